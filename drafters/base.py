@@ -1,0 +1,152 @@
+"""The one interface of all drafters: what a drafter sees, and what it gives back."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from suite.decoding.noise import gumbel, step_key
+from suite.decoding.policy import Policy, kept, log_probs
+from suite.decoding.state import MASK, State, Visit
+from suite.errors import UserError
+
+STALE_TOKENS = 32
+"""How many of the target's most likely tokens a drafter sees at each position."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the stale distributions say about one coming step; `[position][rank]`, best first.
+
+    `tokens` are ranked by the score that the target's own draw takes the maximum of (log-probability plus
+    shared noise), `confidences` are their probabilities, `chances` a softmax of the scores.
+    """
+
+    tokens: list[list[int]]
+    confidences: list[list[float]]
+    chances: list[list[float]]
+
+
+@dataclass(frozen=True)
+class DraftView:
+    """All a drafter may read: no hidden states, nothing of the vocabulary's size.
+
+    `log_probs` and `token_ids` `[B, k]` are the k most likely tokens at every block position in the pass
+    before the last commit (stale), tempered, on the CPU. `offset` is the block's first absolute position.
+    """
+
+    state: State
+    block: int
+    offset: int
+    policy: Policy
+    log_probs: Tensor
+    token_ids: Tensor
+    seed: int
+    _choices: dict[int | None, Choice] = field(default_factory=dict, repr=False)
+
+    @property
+    def committed(self) -> int:
+        """How many positions of the block are filled."""
+        return len(self.state) - self.state.count(MASK)
+
+    def choice(self, committed: int, *, coupled: bool = True) -> Choice:
+        """Tokens for the step made from a state with `committed` filled positions.
+
+        Coupled tokens share the target's noise of that step; uncoupled ones are the most likely ones. At
+        T = 0 both are the same.
+        """
+        key = committed if coupled and self.policy.temperature > 0 else None
+        if key not in self._choices:
+            self._choices[key] = self._rank(key)
+        return self._choices[key]
+
+    def _rank(self, committed: int | None, ranks: int = 4) -> Choice:
+        scores = self.log_probs.masked_fill(~kept(self.log_probs, self.policy), float("-inf"))
+        if committed is not None:
+            positions = torch.arange(len(self.state))[:, None]
+            scores = scores.double() + gumbel(step_key(self.seed, self.block, committed), positions, self.token_ids)
+        ranked, order = scores.sort(dim=-1, descending=True, stable=True)
+        order = order[:, :ranks]
+        return Choice(
+            self.token_ids.gather(-1, order).tolist(),
+            self.log_probs.gather(-1, order).exp().tolist(),
+            ranked.softmax(-1)[:, :ranks].tolist(),
+        )
+
+
+def stale_view(logits: Tensor, state: State, block: int, policy: Policy, seed: int) -> DraftView:
+    """The view on `state`, given the logits `[B, V]` of the state that it was committed from."""
+    logp = log_probs(logits, policy.temperature)
+    values, ids = (x.cpu() for x in logp.topk(min(STALE_TOKENS, logp.shape[-1]), dim=-1))
+    by_id = ids.argsort(dim=-1)
+    values, ids = values.gather(-1, by_id), ids.gather(-1, by_id)
+    best = values.argsort(dim=-1, descending=True, stable=True)  # ties: the lower id first
+    return DraftView(
+        state, block, block * policy.block_size, policy, values.gather(-1, best), ids.gather(-1, best), seed
+    )
+
+
+class Drafter(ABC):
+    """Guesses states that the target will reach; a wrong guess costs a row, never an output."""
+
+    name: str
+    needs_future: bool = False
+    """Whether `start` wants the baseline's own states: for bounds and test doubles only."""
+
+    def start(self, future: Sequence[Visit]) -> None:
+        """Called before each prompt. `future`, the baseline's visits, is empty unless the drafter needs it."""
+
+    @abstractmethod
+    def propose(self, view: DraftView, rows: int) -> list[State]:
+        """At most `rows` states of the block (the current one needs no proposing), best first."""
+
+
+class DraftError(Exception):
+    """A drafter broke the interface; the message names it."""
+
+
+def checked(drafter: Drafter, drafts: list[State], rows: int, view: DraftView, vocab_size: int) -> list[State]:
+    """`drafts`, or DraftError. States that contradict the block or each other are legal, only wasted."""
+    if len(drafts) > rows:
+        raise DraftError(f"drafter {drafter.name} proposed {len(drafts)} states where {rows} were allowed")
+    for state in drafts:
+        if len(state) != len(view.state):
+            raise DraftError(
+                f"drafter {drafter.name} proposed a state of length {len(state)}; a block has {len(view.state)}"
+            )
+        if not all(token == MASK or 0 <= token < vocab_size for token in state):
+            raise DraftError(f"drafter {drafter.name} proposed a token outside the vocabulary of {vocab_size}")
+    return drafts
+
+
+_REGISTRY: dict[str, Callable[[], Drafter]] = {}
+D = TypeVar("D", bound=Drafter)
+
+
+def register(cls: type[D], **variants: dict[str, object]) -> type[D]:
+    """Make a drafter known under its `name`; each variant is a keyword set known under `name-variant`."""
+    _REGISTRY[cls.name] = cls
+    for variant, options in variants.items():
+        _REGISTRY[f"{cls.name}-{variant}"] = partial(cls, **options)
+    return cls
+
+
+def names() -> list[str]:
+    return list(_REGISTRY)
+
+
+def about(name: str) -> str:
+    """The first sentence of a drafter's docstring."""
+    doc = (type(make(name)).__doc__ or "").split("\n\n")[0]
+    return " ".join(doc.split())
+
+
+def make(name: str) -> Drafter:
+    """A fresh drafter. Raises UserError naming the valid ones."""
+    if name not in _REGISTRY:
+        raise UserError(f"unknown drafter {name!r}; known: {', '.join(names())}")
+    return _REGISTRY[name]()

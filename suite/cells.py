@@ -1,0 +1,58 @@
+"""Cells and bundles: the points of a grid, and the stable names of their results."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+ID_VERSION = 1
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One point of a grid: everything that can change an output or a time, besides the machine.
+
+    `prompts`: the first so many items of the task's test split; 0: all of them.
+    """
+
+    target: str
+    task: str
+    temperature: float
+    rule: str
+    seed: int
+    drafter: str
+    rows: int
+    prompts: int
+    top_k: int = 0
+    top_p: float = 1.0
+    commit: Literal["fused", "separate"] = "fused"
+    layout: Literal["batch", "packed"] = "batch"
+    dtype: str = "float32"
+    device: str = "cpu"
+
+    @property
+    def id(self) -> str:
+        """A readable prefix and a hash of the canonical JSON; the same for a plan and for a stored result."""
+        canonical = json.dumps([ID_VERSION, asdict(self)], sort_keys=True, separators=(",", ":"))
+        digest = hashlib.sha256(canonical.encode()).hexdigest()[:8]
+        return f"{self.target}.{self.task}.t{self.temperature:g}.{self.rule}.{self.drafter}.r{self.rows}.{digest}"
+
+    @property
+    def is_baseline(self) -> bool:
+        return self.drafter == "none"
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Cell":
+        return cls(**{f.name: values[f.name] for f in fields(cls)})
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What one process runs: the baseline and every drafter and budget on the same target, task, T, rule and seed."""
+
+    baseline: Cell
+    cells: tuple[Cell, ...]
+
+    @property
+    def id(self) -> str:
+        return self.baseline.id

@@ -1,0 +1,128 @@
+"""Draft, verify, commit: the one loop that every target, drafter and commit rule goes through.
+
+method.md section 4. A pass evaluates the current state and the drafted ones; the walk then commits the
+target's own steps for as long as it finds the state it reached among them. So what is emitted never
+depends on what was drafted.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Literal
+
+from torch import Tensor
+
+from drafters.base import Drafter, checked, stale_view
+from suite.decoding.policy import Policy, Prediction, predict, step
+from suite.decoding.state import MASK, Row, State, Visit, until_end
+from suite.measure.clock import Clock
+from suite.targets.base import Target
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One verify pass: rows in it (the current state included), accepted depth, seconds by phase."""
+
+    rows: int
+    depth: int
+    draft_s: float
+    verify_s: float
+    host_s: float
+
+
+@dataclass
+class Decoded:
+    """What one prompt became and what it cost.
+
+    `tokens`: the answer up to and including its first end token. `visits`: every state that was committed,
+    in order. `prefill_passes` and `commit_passes` stand beside the verify passes.
+    """
+
+    tokens: tuple[int, ...] = ()
+    finish: Literal["end", "length"] = "length"
+    visits: list[Visit] = field(default_factory=list)
+    passes: list[Pass] = field(default_factory=list)
+    prefill_passes: int = 0
+    commit_passes: int = 0
+    prefill_s: float = 0.0
+    commit_s: float = 0.0
+
+    @property
+    def decode_s(self) -> float:
+        """Seconds after the prefill."""
+        return self.commit_s + sum(p.draft_s + p.verify_s + p.host_s for p in self.passes)
+
+
+Watch = Callable[[State, Prediction, State, Tensor], None]
+"""Called at each step with the state, the target's prediction, the next state and the logits `[B, V]`."""
+
+
+def decode(
+    target: Target,
+    prompt: Sequence[int],
+    policy: Policy,
+    drafter: Drafter,
+    rows: int = 1,
+    seed: int = 0,
+    future: Sequence[Visit] = (),
+    watch: Watch | None = None,
+) -> Decoded:
+    """Decode one prompt.
+
+    Args:
+        prompt: token ids; a tail that does not fill a block shares its block with the answer.
+        rows: rows in a pass, the current state included.
+        seed: of the request's noise.
+        future: the baseline's visits, for drafters that need them.
+        watch: sees every step; leave it out where time is measured.
+
+    Raises DraftError when the drafter breaks its interface.
+    """
+    size, done = policy.block_size, Decoded()
+    clock = Clock(target.synchronize)
+    drafter.start(future if drafter.needs_future else ())
+    whole = len(prompt) // size * size
+    context = target.prefill(prompt[:whole])
+    done.prefill_passes = int(whole > 0)
+    done.prefill_s = clock.lap()
+    finished: tuple[State, ...] = ()
+    answer: list[int] = []
+    for block in count(len(prompt) // size):
+        tail = tuple(prompt[block * size :])
+        state: State = tail + (MASK,) * (size - len(tail))
+        stale: Tensor | None = None
+        while MASK in state:
+            drafts: list[State] = []
+            if stale is not None and rows > 1 and state.count(MASK) > 1:
+                view = stale_view(stale, state, block, policy, seed)
+                drafts = checked(drafter, drafter.propose(view, rows - 1), rows - 1, view, target.spec.vocab_size)
+            where = {s: n for n, s in enumerate(dict.fromkeys([state, *drafts]))}
+            draft_s = clock.lap()
+            logits = target.evaluate(context, [Row(finished, s) for s in where])
+            target.keep(context, Row(finished, state))
+            finished = ()
+            verify_s = clock.lap()
+            depth = -1
+            while MASK in state and state in where:
+                stale = logits[where[state]]
+                prediction = predict(stale, state, policy, seed, block)
+                after = step(prediction, state, policy.rule)
+                if watch:
+                    watch(state, prediction, after, stale)
+                state = after
+                done.visits.append((block, state))
+                depth += 1
+            done.passes.append(Pass(len(where), depth, draft_s, verify_s, clock.lap()))
+        answer += state[len(tail) :]
+        finished = (state,)
+        if policy.commit == "separate":
+            target.evaluate(context, [Row(finished, ())])
+            target.keep(context, Row(finished, ()))
+            finished = ()
+            done.commit_passes += 1
+            done.commit_s += clock.lap()
+        done.tokens, ended = until_end(answer[: policy.max_new_tokens], target.spec.stop_ids)
+        if ended or len(answer) >= policy.max_new_tokens:
+            done.finish = "end" if ended else "length"
+            return done
+    raise AssertionError("unreachable: blocks are endless")

@@ -1,0 +1,123 @@
+"""Grids: what is to be measured, read from a TOML file and checked."""
+
+import tomllib
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+
+import drafters
+import tasks.harness
+from suite.cells import Bundle, Cell
+from suite.decoding.policy import parse_rule
+from suite.errors import UserError
+from suite.targets import catalog
+
+SHIPPED = Path(__file__).parent / "grids"
+
+
+Name = Annotated[str, Field(min_length=1)]
+
+
+class Grid(BaseModel):
+    """A grid file. Axes are lists; every combination of them is a cell."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+    about: str = ""
+    targets: Annotated[list[Name], Field(min_length=1)]
+    tasks: Annotated[list[Name], Field(min_length=1)]
+    temperatures: Annotated[list[Annotated[float, Field(ge=0, allow_inf_nan=False)]], Field(min_length=1)]
+    rules: Annotated[list[Name], Field(min_length=1)] = ["exact"]
+    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [0]
+    drafters: Annotated[list[Name], Field(min_length=1)]
+    rows: Annotated[list[Annotated[int, Field(ge=1, le=1024)]], Field(min_length=1)]
+    prompts: Annotated[int, Field(ge=0)] = 0
+    top_k: Annotated[int, Field(ge=0)] = 0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    commit: Literal["fused", "separate"] = "fused"
+    layout: Literal["batch", "packed"] = "batch"
+    dtype: Literal["float32", "float64", "bfloat16", "float16"] = "float32"
+    device: Annotated[str, Field(pattern=r"^(cpu|cuda)$")] = "cpu"
+    allow_code_execution: bool = False
+
+    @field_validator("targets", "tasks", "drafters")
+    @classmethod
+    def _known(cls, value: list[str], info: ValidationInfo) -> list[str]:
+        known = {"targets": list(catalog.CATALOG), "tasks": tasks.harness.names(), "drafters": drafters.names()}
+        for name in value:
+            if name not in known[str(info.field_name)]:
+                raise UserError(f"unknown name {name!r}; known: {', '.join(known[str(info.field_name)])}")
+        return value
+
+    @field_validator("rules")
+    @classmethod
+    def _rules(cls, value: list[str]) -> list[str]:
+        return [str(parse_rule(text)) for text in value]
+
+    def bundles(self) -> list[Bundle]:
+        """Every cell once, bundle by bundle; each bundle holds its baseline whether or not the file names it."""
+        return list(self._bundles())
+
+    def cells(self) -> list[Cell]:
+        return [cell for bundle in self.bundles() for cell in bundle.cells]
+
+    def _bundles(self) -> Iterator[Bundle]:
+        methods = dict.fromkeys(
+            [("none", 1), *product([name for name in self.drafters if name != "none"], [r for r in self.rows if r > 1])]
+        )
+        for target, task, temperature, rule, seed in dict.fromkeys(
+            product(self.targets, self.tasks, self.temperatures, self.rules, self.seeds)
+        ):
+            cells = tuple(
+                Cell(
+                    target=target,
+                    task=task,
+                    temperature=float(temperature),
+                    rule=rule,
+                    seed=seed,
+                    drafter=drafter,
+                    rows=rows,
+                    prompts=self.prompts,
+                    top_k=self.top_k,
+                    top_p=self.top_p,
+                    commit=self.commit,
+                    layout=self.layout,
+                    dtype=self.dtype,
+                    device=self.device,
+                )
+                for drafter, rows in methods
+            )
+            yield Bundle(cells[0], cells)
+
+
+def shipped() -> dict[str, Path]:
+    """Grid name -> file."""
+    return {path.stem: path for path in sorted(SHIPPED.glob("*.toml"))}
+
+
+def read(name_or_path: str) -> Grid:
+    """A shipped grid by name, or a grid file. Raises UserError naming the file, the key and the mend."""
+    path = shipped().get(name_or_path) or Path(name_or_path)
+    if not path.is_file():
+        raise UserError(f"no grid {name_or_path!r}; shipped: {', '.join(shipped())}; or give the path of a TOML file")
+    try:
+        return Grid.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not TOML ({error})") from error
+    except ValidationError as error:
+        raise UserError(f"{path}: {_explain(error)}") from error
+
+
+def _explain(error: ValidationError) -> str:
+    """The first fault of a grid file in one line."""
+    fault = error.errors()[0]
+    key = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] == "extra_forbidden":
+        return f"unknown key {key!r}; valid keys: {', '.join(Grid.model_fields)}"
+    if fault["type"] == "missing":
+        return f"key {key!r} is missing"
+    return f"{key}: {fault['msg'].removeprefix('Value error, ')} (got {fault['input']!r})"

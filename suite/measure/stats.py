@@ -1,0 +1,59 @@
+"""Paired comparisons over prompts: bootstrap intervals of ratios and means."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A figure with its 95 % bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def ratio(
+    numerators: Sequence[float], denominators: Sequence[float], groups: Sequence[str] | None = None
+) -> Interval:
+    """Geometric mean over prompts of numerator / denominator, paired; prompts are resampled within `groups`."""
+    logs = np.log(np.asarray(numerators, float)) - np.log(np.asarray(denominators, float))
+    means = _resample(groups, len(logs)) @ logs
+    return _exp(Interval(float(logs.mean()), *_ends(means)))
+
+
+def pooled_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> float:
+    """Sum over sum: long answers weigh more."""
+    return float(np.sum(numerators) / np.sum(denominators))
+
+
+def mean(values: Sequence[float], groups: Sequence[str] | None = None) -> Interval:
+    """Mean over prompts."""
+    data = np.asarray(values, float)
+    return Interval(float(data.mean()), *_ends(_resample(groups, len(data)) @ data))
+
+
+def _resample(groups: Sequence[str] | None, size: int) -> np.ndarray:
+    """Weights `[RESAMPLES, size]` of a stratified bootstrap, rows summing to 1; the same for the same groups."""
+    if size == 0:
+        raise ValueError("no prompts to compare")
+    labels = np.asarray(groups if groups is not None else [""] * size)
+    rng = np.random.default_rng(0)
+    weights = np.zeros((RESAMPLES, size))
+    for label in dict.fromkeys(labels.tolist()):
+        members = np.flatnonzero(labels == label)
+        weights[:, members] = rng.multinomial(len(members), np.full(len(members), 1 / len(members)), RESAMPLES)
+    return weights / size
+
+
+def _ends(means: np.ndarray) -> tuple[float, float]:
+    low, high = np.quantile(means, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _exp(interval: Interval) -> Interval:
+    return Interval(*(float(np.exp(x)) for x in (interval.value, interval.low, interval.high)))

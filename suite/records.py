@@ -1,0 +1,184 @@
+"""The schemas of everything a run writes to disk, versioned together.
+
+A file of a newer schema is refused, never guessed at.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Where a method's states first left the baseline's.
+
+    `step` counts the steps within `block`. The gaps are the baseline's lead over what the method did: in
+    score for another token, in confidence for another position; `tie` says both lie within the numeric
+    tolerance of the dtype.
+    """
+
+    block: int
+    step: int
+    position: int
+    token_gap: float
+    confidence_gap: float
+    tie: bool
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One prompt decoded by one method, with the baseline of the same visit beside it. Times in seconds.
+
+    `depths`: accepted depth of every verify pass. `draft_s`, `verify_s` and `host_s` add up to the decode time,
+    prefill excluded. `baseline_*`: the plain decoder on the same prompt, same process, same visit.
+    """
+
+    doc_id: int
+    prompt_hash: str
+    prompt_tokens: int
+    tokens: list[int]
+    text: str
+    finish: str
+    prefill_passes: int
+    verify_passes: int
+    commit_passes: int
+    rows: int
+    depths: list[int]
+    prefill_s: float
+    draft_s: float
+    verify_s: float
+    host_s: float
+    baseline_passes: int
+    baseline_s: float
+    exact_match: bool
+    empty: bool
+    repetitive: bool
+    scores: dict[str, float]
+    divergence: Divergence | None = None
+
+    @property
+    def decode_s(self) -> float:
+        return self.draft_s + self.verify_s + self.host_s
+
+    @property
+    def passes(self) -> int:
+        """Verify and commit passes; the prefill is counted apart."""
+        return self.verify_passes + self.commit_passes
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Self:
+        divergence = values.get("divergence")
+        return cls(**{**values, "divergence": Divergence(**divergence) if divergence else None})
+
+
+@dataclass(frozen=True)
+class Step:
+    """One verify pass of one prompt, for the prompts whose steps are kept."""
+
+    doc_id: int
+    number: int
+    rows: int
+    depth: int
+    draft_s: float
+    verify_s: float
+    host_s: float
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a result was measured with; no paths, no host names, no secrets."""
+
+    schema: int
+    cell_id: str
+    cell: dict[str, Any]
+    settings: dict[str, Any]
+    versions: dict[str, str]
+    code: str
+    hardware: dict[str, Any]
+    attempts: int
+    peak_memory_mib: int
+    started: str
+    finished: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The totals of a finished cell; everything else is computed from the samples."""
+
+    prompts: int
+    tokens: int
+    passes: int
+    baseline_passes: int
+    exact_matches: int
+    ties: int
+    bugs: int
+    empty: int
+    repetitive: int
+    metric: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """Written last: its presence is DONE. `files`: name -> {lines, sha256}."""
+
+    schema: int
+    cell_id: str
+    summary: Summary
+    files: dict[str, dict[str, Any]]
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Self:
+        return cls(values["schema"], values["cell_id"], Summary(**values["summary"]), values["files"])
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One failed attempt at a cell."""
+
+    schema: int
+    cell_id: str
+    error: str
+    message: str
+    traceback: str
+    when: str
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One line of a bundle's partial file: a prompt, and what every method of this process made of it."""
+
+    doc_id: int
+    samples: dict[str, Sample]
+    steps: dict[str, list[Step]] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Self:
+        return cls(
+            values["doc_id"],
+            {cell: Sample.from_json(sample) for cell, sample in values["samples"].items()},
+            {cell: [Step(**step) for step in steps] for cell, steps in values["steps"].items()},
+        )
+
+
+def summarise(samples: list[Sample], metric: str) -> Summary:
+    lossy = [s.divergence for s in samples if s.divergence]
+    return Summary(
+        prompts=len(samples),
+        tokens=sum(len(s.tokens) for s in samples),
+        passes=sum(s.passes for s in samples),
+        baseline_passes=sum(s.baseline_passes for s in samples),
+        exact_matches=sum(s.exact_match for s in samples),
+        ties=sum(d.tie for d in lossy),
+        bugs=sum(not d.tie for d in lossy),
+        empty=sum(s.empty for s in samples),
+        repetitive=sum(s.repetitive for s in samples),
+        metric=metric,
+        score=sum(s.scores[metric] for s in samples) / max(1, len(samples)),
+    )
+
+
+def as_json(record: Any) -> dict[str, Any]:
+    values: dict[str, Any] = asdict(record)
+    return values

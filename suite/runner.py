@@ -1,0 +1,232 @@
+"""One bundle, start to finish: load the target once, decode prompt by prompt, resume where it stopped."""
+
+import hashlib
+import traceback
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import torch
+
+import drafters
+import tasks.harness
+from drafters import Drafter
+from suite import machine, records
+from suite.cells import Bundle, Cell
+from suite.decoding.decode import Decoded, decode
+from suite.decoding.policy import Policy, parse_rule
+from suite.errors import UserError
+from suite.measure import degenerate
+from suite.measure.lossless import diverge
+from suite.records import Manifest, Sample, Step, Visit
+from suite.store import Store
+from suite.targets import catalog, load
+from suite.targets.base import Target
+from tasks.harness import Request, Task
+
+STEPS_KEPT = 2
+"""Prompts per cell whose passes are written one by one."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is happening, prompts done and prompts in all."""
+
+
+@dataclass
+class Method:
+    """One cell of the bundle with its drafter."""
+
+    cell: Cell
+    drafter: Drafter
+
+
+def run_bundle(bundle: Bundle, store: Store, allow_code_execution: bool, progress: Progress) -> bool:
+    """Run what is missing of a bundle; True when every cell is done.
+
+    A method that fails is recorded and left out; the others go on. Raises UserError when nothing can run.
+    """
+    missing = [cell for cell in bundle.cells if not store.done(cell)]
+    if not missing:
+        return True
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    progress(f"loading {bundle.baseline.target}, {bundle.baseline.task}", 0, 0)
+    task = tasks.harness.load(bundle.baseline.task)
+    if task.executes_code and not allow_code_execution:
+        raise UserError(f"task {task.name} runs model-written code: set allow_code_execution = true in the grid file")
+    target = load.load(
+        catalog.spec(bundle.baseline.target), bundle.baseline.device, bundle.baseline.dtype, bundle.baseline.layout
+    )
+    requests = task.requests(target.chat, bundle.baseline.prompts or None)
+    session = _Session(bundle, target, task, requests)
+    visited = store.visits(bundle)
+    have = {(visit.doc_id, cell) for visit in visited for cell in visit.samples}
+    process = uuid.uuid4().hex
+    methods = [Method(cell, drafters.make(cell.drafter)) for cell in missing]
+    warm = False
+    for n, request in enumerate(requests):
+        todo = [method for method in methods if (request.doc_id, method.cell.id) not in have]
+        if todo:
+            if not warm:
+                progress("warming up", n, len(requests))
+                session.warm_up(methods)
+                warm = True
+            progress(f"{bundle.baseline.task} T={bundle.baseline.temperature:g}", n, len(requests))
+            visit, failures = session.visit(n, request, todo)
+            for cell, error in failures.items():
+                store.fail(cell, error, "".join(traceback.format_exception(error)))
+            methods = [method for method in methods if method.cell not in failures]
+            store.append(bundle, visit, process)
+            visited.append(visit)
+    for method in methods:
+        samples, steps = _collect(method.cell, visited)
+        manifest = session.manifest(method.cell, started, max(1, store.attempts(bundle)))
+        store.finish(method.cell, manifest, samples, steps, task.metric)
+    if complete := len(methods) == len(missing):
+        store.clear(bundle)
+    return complete
+
+
+class _Session:
+    """A loaded bundle."""
+
+    def __init__(self, bundle: Bundle, target: Target, task: Task, requests: Sequence[Request]) -> None:
+        cell = bundle.baseline
+        self.bundle, self.target, self.task, self.requests = bundle, target, task, requests
+        self.baseline = Method(cell, drafters.make(cell.drafter))
+        self.policy = Policy(
+            block_size=target.spec.block_size,
+            max_new_tokens=task.max_new_tokens,
+            rule=parse_rule(cell.rule),
+            temperature=cell.temperature,
+            top_k=cell.top_k,
+            top_p=cell.top_p,
+            confidence=target.spec.confidence,
+            commit=cell.commit,
+        )
+
+    def warm_up(self, methods: Sequence[Method]) -> None:
+        """Every method once on a short canvas, so that no first call of a shape is timed."""
+        policy = replace(self.policy, max_new_tokens=self.policy.block_size)
+        ids = self.target.encode(self.requests[0].prompt)
+        for method in [self.baseline, *methods]:
+            try:
+                decode(self.target, ids, policy, method.drafter, method.cell.rows)
+            except Exception:  # noqa: BLE001 - the same fault comes again where it is recorded
+                continue
+
+    def visit(self, n: int, request: Request, todo: Sequence[Method]) -> tuple[Visit, dict[Cell, Exception]]:
+        """One prompt: the baseline and the fair methods in rotated order, then those that read its future."""
+        prompt = self.target.encode(request.prompt)
+        if len(prompt) + self.policy.max_new_tokens > self.target.spec.context_limit:
+            raise UserError(
+                f"{self.task.name} prompt {request.doc_id}: {len(prompt)} tokens and {self.policy.max_new_tokens} new "
+                f"ones exceed the {self.target.spec.context_limit} of {self.target.spec.name}"
+            )
+        seed = _request_seed(self.bundle.baseline.seed, request.prompt)
+        others = [method for method in todo if method.cell != self.baseline.cell]
+        fair = [self.baseline, *(method for method in others if not method.drafter.needs_future)]
+        turn = n % len(fair)
+        order = fair[turn:] + fair[:turn] + [method for method in others if method.drafter.needs_future]
+        decoded: dict[Cell, Decoded] = {}
+        failures: dict[Cell, Exception] = {}
+        for method in order:
+            future = decoded[self.baseline.cell].visits if method.drafter.needs_future else ()
+            try:
+                decoded[method.cell] = decode(
+                    self.target, prompt, self.policy, method.drafter, method.cell.rows, seed, future
+                )
+            except Exception as error:  # noqa: BLE001 - one method's fault must not end the others' run
+                if method is self.baseline:
+                    raise
+                failures[method.cell] = error
+        baseline = decoded[self.baseline.cell]
+        wanted = {method.cell for method in todo}
+        samples = {
+            cell.id: self._sample(request, prompt, seed, one, baseline)
+            for cell, one in decoded.items()
+            if cell in wanted
+        }
+        steps = {
+            cell.id: [
+                Step(request.doc_id, k, p.rows, p.depth, p.draft_s, p.verify_s, p.host_s)
+                for k, p in enumerate(one.passes)
+            ]
+            for cell, one in decoded.items()
+            if cell in wanted and n < STEPS_KEPT
+        }
+        return Visit(request.doc_id, samples, steps), failures
+
+    def _sample(
+        self, request: Request, prompt: Sequence[int], seed: int, one: Decoded, baseline: Decoded
+    ) -> Sample:
+        text = tasks.harness.cut(self.target.decode(one.tokens), request.until)
+        exact = one.tokens == baseline.tokens
+        divergence = None
+        if not exact:
+            divergence = diverge(self.target, prompt, self.policy, seed, baseline.visits, one.visits)
+        return Sample(
+            doc_id=request.doc_id,
+            prompt_hash=hashlib.sha256(request.prompt.encode()).hexdigest()[:16],
+            prompt_tokens=len(prompt),
+            tokens=list(one.tokens),
+            text=text,
+            finish=one.finish,
+            prefill_passes=one.prefill_passes,
+            verify_passes=len(one.passes),
+            commit_passes=one.commit_passes,
+            rows=sum(p.rows for p in one.passes),
+            depths=[p.depth for p in one.passes],
+            prefill_s=one.prefill_s,
+            draft_s=sum(p.draft_s for p in one.passes),
+            verify_s=sum(p.verify_s for p in one.passes) + one.commit_s,
+            host_s=sum(p.host_s for p in one.passes),
+            baseline_passes=len(baseline.passes) + baseline.commit_passes,
+            baseline_s=baseline.decode_s,
+            exact_match=exact,
+            empty=degenerate.is_empty(text),
+            repetitive=degenerate.is_repetitive(one.tokens, one.finish),
+            scores=self.task.score(request.doc_id, text),
+            divergence=divergence,
+        )
+
+    def manifest(self, cell: Cell, started: str, attempts: int) -> Manifest:
+        return Manifest(
+            schema=records.SCHEMA,
+            cell_id=cell.id,
+            cell=records.as_json(cell),
+            settings={
+                "block_size": self.policy.block_size,
+                "max_new_tokens": self.policy.max_new_tokens,
+                "confidence": self.policy.confidence,
+                "prefix_attention": self.target.spec.prefix_attention,
+                "task_version": self.task.version,
+                "metric": self.task.metric,
+                "weights": load.weights_hash(self.target.spec),
+                "tiny": self.target.spec.tiny,
+                "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+            },
+            versions=machine.versions(),
+            code=machine.code_hash(),
+            hardware=machine.hardware(),
+            attempts=attempts,
+            peak_memory_mib=machine.peak_memory_mib(),
+            started=started,
+            finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+
+def _collect(cell: Cell, visits: Sequence[Visit]) -> tuple[list[Sample], list[Step]]:
+    """A cell's samples in the task's order; where two processes did the same prompt, the first one counts."""
+    samples: dict[int, Sample] = {}
+    steps: dict[int, list[Step]] = {}
+    for visit in visits:
+        if cell.id in visit.samples and visit.doc_id not in samples:
+            samples[visit.doc_id] = visit.samples[cell.id]
+            steps[visit.doc_id] = visit.steps.get(cell.id, [])
+    order = sorted(samples)
+    return [samples[doc] for doc in order], [step for doc in order for step in steps[doc]]
+
+
+def _request_seed(seed: int, prompt: str) -> int:
+    """Of a prompt's noise: the same for every method and on every machine."""
+    return int.from_bytes(hashlib.blake2b(f"{seed}/{prompt}".encode(), digest_size=8).digest(), "little")

@@ -1,0 +1,283 @@
+"""Train a tiny target as SDAR is trained: first autoregressively, then adapted to block diffusion.
+
+Adaptation (arXiv 2510.06303): every answer block gets noised copies that attend to the clean earlier
+blocks and, bidirectionally, to themselves; the noise level p is drawn per block (stratified over the
+batch) and the cross-entropy of the masked positions is weighted 1/p.
+
+`python -m suite.targets.tiny.train tiny-sdar-b16` makes the checkpoint again from its seed. Work in
+progress lies under `--work`, is saved every few minutes, and is taken up again by the same command.
+"""
+
+import argparse
+import json
+import math
+import os
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from suite.targets.tiny.text import build_tokenizer, samples
+
+SAVE_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides the weights. Step counts are optimiser steps of `batch` conversations."""
+
+    block: int
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    intermediate: int
+    vocab_size: int = 832
+    batch: int = 32
+    noised_copies: int = 2
+    causal_steps: int = 700
+    diffusion_steps: int = 6000
+    muon_lr: float = 0.02
+    adam_lr: float = 3e-3
+    seed: int = 0
+
+
+RECIPES = {
+    "tiny-sdar-b16": Recipe(block=16, hidden=128, layers=4, heads=4, kv_heads=2, intermediate=384),
+}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Token ids, positions, labels (-100: no loss) and weights `[n, L]`; attention `[n, 1, L, L]`, True attends."""
+
+    ids: Tensor
+    positions: Tensor
+    labels: Tensor
+    weights: Tensor
+    attention: Tensor
+
+
+Sample = tuple[list[int], int]
+
+
+def causal_batch(picked: list[Sample], pad: int) -> Batch:
+    """Next-token prediction over the whole conversation."""
+    length = max(len(ids) for ids, _ in picked)
+    ids = torch.tensor([x + [pad] * (length - len(x)) for x, _ in picked])
+    labels = torch.tensor([x[1:] + [-100] * (length - len(x) + 1) for x, _ in picked])
+    positions = torch.arange(length).expand(len(picked), -1)
+    attention = torch.ones(length, length, dtype=torch.bool).tril()[None, None]
+    return Batch(ids, positions, labels, (labels >= 0).float(), attention)
+
+
+def diffusion_batch(
+    picked: list[Sample], block: int, pad: int, mask: int, copies: int, rng: random.Random
+) -> Batch:
+    """Clean context blocks, then `copies` noised copies of every answer block."""
+    levels = _stratified(rng, sum(copies * (len(x) // block - start // block) for x, start in picked))
+    rows = []
+    for x, start in picked:
+        last = len(x) // block - 1
+        row = [(token, n, 0, -100, 0.0) for n, token in enumerate(x[: last * block])]
+        for copy in range(1, copies + 1):
+            for b in range(start // block, last + 1):
+                answer = range(max(start, b * block), (b + 1) * block)
+                count = math.ceil(next(levels) * len(answer))  # p = count / len(answer)
+                hidden = set(rng.sample(answer, count))
+                row += [
+                    (mask, n, copy, x[n], 1 / count) if n in hidden else (x[n], n, copy, -100, 0.0)
+                    for n in range(b * block, (b + 1) * block)
+                ]
+        rows.append(row)
+    length = max(map(len, rows))
+    columns = list(zip(*[row + [(pad, -1, -1, -100, 0.0)] * (length - len(row)) for row in rows], strict=True))
+    ids, positions, copy_of, labels, weights = (
+        torch.tensor([[cell[k] for cell in column] for column in columns]).T for k in range(5)
+    )
+    blocks = torch.div(positions, block, rounding_mode="floor")
+    query, key = blocks[:, :, None], blocks[:, None, :]
+    earlier = (copy_of[:, None, :] == 0) & (key < query)
+    itself = (query == key) & (copy_of[:, :, None] == copy_of[:, None, :])
+    return Batch(ids, positions.clamp(min=0), labels, weights, (earlier | itself)[:, None])
+
+
+def _stratified(rng: random.Random, count: int) -> Iterator[float]:
+    """`count` noise levels, one in each of `count` equal parts of (0, 1], in random order."""
+    levels = [(n + 1 - rng.random()) / count for n in range(count)]
+    rng.shuffle(levels)
+    return iter(levels)
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum orthogonalised by Newton-Schulz in float32 (Jordan et al. 2024); torch's own runs it in bfloat16,
+    which many CPUs only emulate."""
+
+    def __init__(self, parameters: Any, lr: float, momentum: float = 0.95, weight_decay: float = 0.01) -> None:
+        super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for weight in group["params"]:
+                velocity = self.state[weight].setdefault("velocity", torch.zeros_like(weight))
+                velocity.lerp_(weight.grad, 1 - group["momentum"])
+                update = _orthogonal(weight.grad.lerp(velocity, group["momentum"]))
+                weight.mul_(1 - group["lr"] * group["weight_decay"])
+                weight.add_(update, alpha=-group["lr"] * max(1, weight.shape[0] / weight.shape[1]) ** 0.5)
+
+
+def _orthogonal(x: Tensor) -> Tensor:
+    tall = x.shape[0] > x.shape[1]
+    x = x.T if tall else x
+    x = x / (x.norm() + 1e-7)
+    for _ in range(5):
+        a = x @ x.T
+        x = 3.4445 * x + (-4.775 * a + 2.0315 * a @ a) @ x
+    return x.T if tall else x
+
+
+class Training:
+    """One run from the seed to the last step, saved every `SAVE_SECONDS` and on every change of stage."""
+
+    def __init__(self, recipe: Recipe, work: Path) -> None:
+        self.recipe, self.work = recipe, work
+        torch.manual_seed(recipe.seed)
+        self.tokenizer = build_tokenizer(recipe.vocab_size, recipe.seed)
+        self.model = Qwen3ForCausalLM(model_config(recipe, self.tokenizer))
+        matrices = [p for n, p in self.model.named_parameters() if p.ndim == 2 and ".layers." in n]
+        others = [p for n, p in self.model.named_parameters() if not (p.ndim == 2 and ".layers." in n)]
+        self.optimizers: list[torch.optim.Optimizer] = [
+            Muon(matrices, recipe.muon_lr),
+            torch.optim.AdamW(others, recipe.adam_lr, betas=(0.9, 0.95), weight_decay=0.01),
+        ]
+        self.rates = [recipe.muon_lr, recipe.adam_lr]
+        self.step, self.seconds = 0, 0.0
+        self.log: list[tuple[int, float]] = []
+        work.mkdir(parents=True, exist_ok=True)
+        if (work / "state.pt").exists():
+            self._load()
+
+    def run(self) -> None:
+        recipe, pad, mask = self.recipe, self.tokenizer.pad_token_id, self.tokenizer.mask_token_id
+        total = recipe.causal_steps + recipe.diffusion_steps
+        saved, recent = time.monotonic(), 0.0
+        while self.step < total:
+            began = time.monotonic()
+            rng = random.Random(f"{recipe.seed}/{self.step}")
+            picked = _bucket(self.tokenizer, recipe, rng)
+            if self.step < recipe.causal_steps:
+                batch = causal_batch(picked, pad)
+                rate = _schedule(self.step, recipe.causal_steps, floor=0.3)
+            else:
+                batch = diffusion_batch(picked, recipe.block, pad, mask, recipe.noised_copies, rng)
+                rate = _schedule(self.step - recipe.causal_steps, recipe.diffusion_steps, floor=0.0)
+            logits = self.model(batch.ids, attention_mask=batch.attention, position_ids=batch.positions, use_cache=False)
+            wanted = batch.labels >= 0
+            losses = F.cross_entropy(logits.logits[wanted], batch.labels[wanted], reduction="none")
+            loss = (losses * batch.weights[wanted]).sum() / batch.weights.sum()
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            for optimizer, peak in zip(self.optimizers, self.rates, strict=True):
+                for group in optimizer.param_groups:
+                    group["lr"] = peak * rate
+                optimizer.step()
+                optimizer.zero_grad()
+            recent += (loss.item() - recent) / min(50, self.step % recipe.causal_steps + 1)
+            self.step += 1
+            self.seconds += time.monotonic() - began
+            if self.step % 50 == 0:
+                self.log.append((self.step, round(recent, 4)))
+                print(f"step {self.step}/{total}  loss {recent:.3f}  {self.seconds / self.step:.2f} s/step", flush=True)
+            if time.monotonic() - saved > SAVE_SECONDS or self.step in (recipe.causal_steps, total):
+                self._save()
+                saved = time.monotonic()
+
+    def _save(self) -> None:
+        state = {
+            "recipe": asdict(self.recipe),
+            "step": self.step,
+            "seconds": self.seconds,
+            "log": self.log,
+            "model": self.model.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+        }
+        torch.save(state, self.work / "state.tmp")
+        os.replace(self.work / "state.tmp", self.work / "state.pt")
+
+    def _load(self) -> None:
+        state = torch.load(self.work / "state.pt", weights_only=True)
+        if state["recipe"] != asdict(self.recipe):
+            raise SystemExit(f"{self.work}/state.pt was trained with another recipe; name another --work folder")
+        self.model.load_state_dict(state["model"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self.step, self.seconds = state["step"], state["seconds"]
+        self.log = [tuple(entry) for entry in state["log"]]
+
+    def export(self, folder: Path) -> None:
+        """Write the checkpoint in Hugging Face form: float16 safetensors, config, tokenizer."""
+        folder.mkdir(parents=True, exist_ok=True)
+        half = Qwen3ForCausalLM(self.model.config)
+        half.load_state_dict(self.model.state_dict())
+        half.half().save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+        record = {"recipe": asdict(self.recipe), "steps": self.step, "seconds": round(self.seconds), "loss": self.log}
+        (folder / "training.json").write_text(json.dumps(record) + "\n")
+
+
+def model_config(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Qwen3Config:
+    return Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=recipe.hidden,
+        intermediate_size=recipe.intermediate,
+        num_hidden_layers=recipe.layers,
+        num_attention_heads=recipe.heads,
+        num_key_value_heads=recipe.kv_heads,
+        head_dim=recipe.hidden // recipe.heads,
+        max_position_embeddings=512,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+        tie_word_embeddings=False,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        mask_token_id=tokenizer.mask_token_id,
+        block_size=recipe.block,
+        attn_implementation="sdpa",
+    )
+
+
+def _bucket(tokenizer: PreTrainedTokenizerFast, recipe: Recipe, rng: random.Random) -> list[Sample]:
+    """One batch of similar length, so that little is padded."""
+    stream = samples(tokenizer, recipe.block, rng.getrandbits(32))
+    pool = sorted((next(stream) for _ in range(4 * recipe.batch)), key=lambda sample: (len(sample[0]), sample[1]))
+    start = rng.randrange(4) * recipe.batch
+    return pool[start : start + recipe.batch]
+
+
+def _schedule(step: int, steps: int, floor: float) -> float:
+    """Linear warm-up over 50 steps, then linearly down to `floor`."""
+    return min(1.0, (step + 1) / 50) * (floor + (1 - floor) * (1 - step / steps))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("target", choices=sorted(RECIPES))
+    parser.add_argument("--work", type=Path, help="folder for work in progress (default: build/<target>)")
+    parser.add_argument("--out", type=Path, help="folder for the checkpoint (default: the shipped one)")
+    parser.add_argument("--export-only", action="store_true", help="write the checkpoint of the last saved step")
+    options = parser.parse_args()
+    training = Training(RECIPES[options.target], options.work or Path("build") / options.target)
+    if not options.export_only:
+        training.run()
+    training.export(options.out or Path(__file__).parent / options.target)
+
+
+if __name__ == "__main__":
+    main()
