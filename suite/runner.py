@@ -122,7 +122,7 @@ class _Session:
                 f"{self.task.name} prompt {request.doc_id}: {len(prompt)} tokens and {self.policy.max_new_tokens} new "
                 f"ones exceed the {self.target.spec.context_limit} of {self.target.spec.name}"
             )
-        seed = _request_seed(self.bundle.baseline.seed, request.prompt)
+        seed = request_seed(self.bundle.baseline.seed, request.prompt)
         others = [method for method in todo if method.cell != self.baseline.cell]
         fair = [self.baseline, *(method for method in others if not method.drafter.needs_future)]
         turn = n % len(fair)
@@ -227,6 +227,6 @@ def _collect(cell: Cell, visits: Sequence[Visit]) -> tuple[list[Sample], list[St
     return [samples[doc] for doc in order], [step for doc in order for step in steps[doc]]
 
 
-def _request_seed(seed: int, prompt: str) -> int:
+def request_seed(seed: int, prompt: str) -> int:
     """Of a prompt's noise: the same for every method and on every machine."""
     return int.from_bytes(hashlib.blake2b(f"{seed}/{prompt}".encode(), digest_size=8).digest(), "little")

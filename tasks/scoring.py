@@ -111,7 +111,7 @@ def follows(text: str, checks: Mapping[str, Any]) -> bool:
     items = _items(listed, wanted["separator"])
     return (
         len({item.lower() for item in items}) == len(items) == wanted["count"]
-        and ("include" not in wanted or _mentions(text, wanted["include"]))
+        and ("start" not in wanted or items[0].lower() == wanted["start"].lower())
         and ("avoid" not in wanted or not _mentions(text, wanted["avoid"]))
         and {"lower": not _any_upper(text), "upper": not _any_lower(text), None: True}[wanted.get("case")]
     )

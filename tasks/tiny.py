@@ -266,7 +266,7 @@ def ifeval(rng: random.Random) -> Problem:
     checks: dict[str, Any] = {"count": count, "separator": rng.choice(["comma", "bullet"])}
     asks = {"comma": "Separate them with commas.", "bullet": "Write a bullet list."}
     wishes = [asks[checks["separator"]]]
-    for extra in rng.sample(["case", "end", "include", "avoid"], 2):
+    for extra in rng.sample(["case", "end", "start", "avoid"], 2):
         if extra == "case":
             checks["case"] = rng.choice(["lower", "upper"])
             wishes.append({"lower": "Use lowercase only.", "upper": "Use capital letters only."}[checks["case"]])
@@ -274,16 +274,15 @@ def ifeval(rng: random.Random) -> Problem:
             checks["end"] = rng.choice(ENDINGS)
             wishes.append(f"Finish with the word {checks['end']}.")
         else:
-            free = [word for word in WORDS[category] if word not in (checks.get("include"), checks.get("avoid"))]
+            free = [word for word in WORDS[category] if word not in (checks.get("start"), checks.get("avoid"))]
             checks[extra] = rng.choice(free)
-            wishes.append({"include": "Mention", "avoid": "Do not mention"}[extra] + f" {checks[extra]}.")
+            wishes.append({"start": "Begin with", "avoid": "Do not mention"}[extra] + f" {checks[extra]}.")
     rng.shuffle(wishes)
     prompt = f"Name {rng.choice([str(count), COUNTS[count]])} {category}. {' '.join(wishes)}"
 
     words = [word for word in WORDS[category] if word != checks.get("avoid")]
-    chosen = rng.sample(words, count)
-    if (wanted := checks.get("include")) and wanted not in chosen:
-        chosen[rng.randrange(count)] = wanted
+    first = [checks["start"]] if "start" in checks else []
+    chosen = first + sorted(rng.sample([word for word in words if word not in first], count - len(first)))
     answer = ", ".join(chosen) if checks["separator"] == "comma" else "\n".join(f"- {word}" for word in chosen)
     if ending := checks.get("end"):
         answer += f"\n{ending}"

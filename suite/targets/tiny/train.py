@@ -42,8 +42,8 @@ class Recipe:
     vocab_size: int = 832
     batch: int = 32
     noised_copies: int = 2
-    causal_steps: int = 700
-    diffusion_steps: int = 6000
+    causal_steps: int = 600
+    diffusion_steps: int = 5000
     muon_lr: float = 0.02
     adam_lr: float = 3e-3
     seed: int = 0

@@ -1,0 +1,166 @@
+"""Measure a tiny target and write its card: `python -m suite.targets.tiny.card tiny-sdar-b16`.
+
+The bars say when the problem that a look-alike poses to drafters is a real one.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor
+
+import drafters
+import tasks.harness
+from suite.decoding.decode import decode
+from suite.decoding.policy import Exact, Policy, Prediction, predict
+from suite.decoding.state import State
+from suite.runner import request_seed
+from suite.targets import catalog, load
+from suite.targets.base import Target, TargetSpec
+
+TASKS = ("tiny-gsm", "tiny-math", "tiny-code", "tiny-ifeval")
+
+
+@dataclass
+class Stale:
+    """What the previous pass of a block knew about the next commit: counts of steps."""
+
+    steps: int = 0
+    token: int = 0
+    position: int = 0
+    _before: tuple[int, Prediction] | None = field(default=None, repr=False)
+
+    def see(self, state: State, prediction: Prediction, after: State, logits: Tensor) -> None:
+        masks = len(prediction.positions)
+        if self._before and self._before[0] == masks + 1:  # the same block, one commit earlier
+            old = self._before[1]
+            token = dict(zip(old.positions, old.tokens, strict=True))
+            confidence = dict(zip(old.positions, old.confidences, strict=True))
+            (committed,) = (i for i in prediction.positions if after[i] != state[i])
+            expected = Exact().choose([confidence[i] for i in prediction.positions])[0]
+            self.steps += 1
+            self.token += token[committed] == after[committed]
+            self.position += prediction.positions[expected] == committed
+        self._before = (masks, prediction)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Shares in [0, 1]; per task at T = 0 and T = 1."""
+
+    accuracy: dict[str, tuple[float, float]]
+    changed: float
+    stale_token: float
+    stale_position: float
+    prompts: int
+
+    def bars(self) -> list[tuple[str, str, bool]]:
+        """(what is asked, what was measured, whether it holds)."""
+        cold = sorted((a for a, _ in self.accuracy.values()), reverse=True)
+        drop = max(a - b for a, b in self.accuracy.values())
+        return [
+            ("accuracy at T = 0: at least 0.8 on two tasks", f"{cold[1]:.3f} on the second best", cold[1] >= 0.8),
+            ("accuracy at T = 0: at least 0.5 on all tasks", f"{cold[-1]:.3f} on the worst", cold[-1] >= 0.5),
+            ("stale token is right: 0.90 to 0.995", f"{self.stale_token:.3f}", 0.9 <= self.stale_token <= 0.995),
+            (
+                "most confident stale position commits next: 0.5 to 0.85",
+                f"{self.stale_position:.3f}",
+                0.5 <= self.stale_position <= 0.85,
+            ),
+            ("answers at T = 1 that differ from T = 0: at least 1/3", f"{self.changed:.3f}", self.changed >= 1 / 3),
+            ("accuracy at T = 1 within 0.25 of T = 0, each task", f"{drop:.3f} lost at most", drop <= 0.25),
+        ]
+
+
+def measure(target: Target, prompts: int | None) -> Measured:
+    """Exact decoding of every task's test prompts (the first `prompts`) at T = 0 and T = 1, seed 0."""
+    stale, accuracy, changed = Stale(), {}, []
+    for name in TASKS:
+        task = tasks.harness.load(name)
+        policies = [Policy(target.spec.block_size, task.max_new_tokens, temperature=t) for t in (0.0, 1.0)]
+        scores: list[list[float]] = [[], []]
+        for request in task.requests(target.chat, prompts):
+            ids, seed = target.encode(request.prompt), request_seed(0, request.prompt)
+            answers = []
+            for policy, score, watch in zip(policies, scores, (stale.see, None), strict=True):
+                tokens = decode(target, ids, policy, drafters.make("none"), seed=seed, watch=watch).tokens
+                text = tasks.harness.cut(target.decode(tokens), request.until)
+                score.append(task.score(request.doc_id, text)[task.metric])
+                answers.append(tokens)
+            changed.append(answers[0] != answers[1])
+        accuracy[name] = (_mean(scores[0]), _mean(scores[1]))
+        print(name, accuracy[name], flush=True)
+    return Measured(
+        accuracy, _mean(changed), stale.token / stale.steps, stale.position / stale.steps, len(changed) // len(TASKS)
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def write(spec: TargetSpec, measured: Measured) -> Path:
+    """Write the card beside the weights."""
+    folder = Path(spec.source)
+    training = json.loads((folder / "training.json").read_text())
+    recipe, losses = training["recipe"], training["loss"]
+    causal_end = max(n for n, (step, _) in enumerate(losses) if step <= recipe["causal_steps"])
+    weights = folder / "model.safetensors"
+    lines = [
+        f"# {spec.name}",
+        "",
+        f"A tiny block-diffusion language model of the SDAR form: `{spec.native_class}`, block {spec.block_size}, "
+        "block-causal attention, no logit shift. **A look-alike for tests and development**: nothing measured on it is "
+        "a result of any published model.",
+        "",
+        f"* Weights: {weights.stat().st_size / 1e6:.2f} MB, float16 safetensors, MIT licence.",
+        f"* Shape: hidden {recipe['hidden']}, {recipe['layers']} layers, {recipe['heads']} heads "
+        f"({recipe['kv_heads']} for keys and values), feed-forward {recipe['intermediate']}, vocabulary "
+        f"{spec.vocab_size} (byte-level BPE, digits apart), ChatML.",
+        "* Data: endless problems of the train split of " + ", ".join(TASKS) + " (`tasks/tiny.py`), each with one of "
+        "several worked answers drawn at random. Which split a prompt is in is decided by its hash, so no test prompt "
+        "is ever seen.",
+        f"* Recipe: {recipe['causal_steps']} steps autoregressive, then {recipe['diffusion_steps']} steps of block "
+        f"diffusion (every answer block noised {recipe['noised_copies']} times, noise level stratified, weight 1/p), "
+        f"{recipe['batch']} conversations a step; Muon for the matrices ({recipe['muon_lr']}), AdamW for the rest "
+        f"({recipe['adam_lr']}), rates falling linearly; float32 on a CPU, {training['seconds'] / 60:.0f} minutes on 2 "
+        f"cores; seed {recipe['seed']}.",
+        f"* Loss: {losses[causal_end][1]} after the autoregressive part, {losses[-1][1]} at the end. All of it is in "
+        "`training.json`.",
+        f"* Again: `python -m suite.targets.tiny.train {spec.name}`, then `python -m suite.targets.tiny.card "
+        f"{spec.name}`.",
+        "",
+        f"## Measured: exact decoding, float32, the {measured.prompts} test prompts of each task",
+        "",
+        "| task | accuracy, T = 0 | accuracy, T = 1 |",
+        "|---|---:|---:|",
+        *(f"| {name} | {cold:.3f} | {warm:.3f} |" for name, (cold, warm) in measured.accuracy.items()),
+        "",
+        "| what makes the problem real | measured | holds |",
+        "|---|---|---|",
+        *(f"| {asked} | {found} | {'yes' if holds else '**no**'} |" for asked, found, holds in measured.bars()),
+        "",
+        "Stale figures: over the steps at T = 0 that have an earlier pass in their block, the share in which that pass "
+        "already had the committed token at the committed position, and the share in which the position it was most "
+        "confident of (among those still masked) is the one committed.",
+        "",
+    ]
+    path = folder / "README.md"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("target", choices=[spec.name for spec in catalog.CATALOG.values() if spec.tiny])
+    parser.add_argument("--prompts", type=int, help="prompts per task (default: all)")
+    options = parser.parse_args()
+    spec = catalog.spec(options.target)
+    measured = measure(load.load(spec), options.prompts)
+    print(write(spec, measured).read_text())
+
+
+if __name__ == "__main__":
+    main()
