@@ -4,5 +4,15 @@ from drafters import best_first, bounds, chain
 from drafters.base import Choice, Drafter, DraftError, DraftView, about, make, names, register
 
 __all__ = [
-    "Choice", "DraftError", "DraftView", "Drafter", "about", "best_first", "bounds", "chain", "make", "names", "register",
-]  # fmt: skip
+    "Choice",
+    "DraftError",
+    "DraftView",
+    "Drafter",
+    "about",
+    "best_first",
+    "bounds",
+    "chain",
+    "make",
+    "names",
+    "register",
+]

@@ -97,7 +97,7 @@ class Drafter(ABC):
     needs_future: bool = False
     """Whether `start` wants the baseline's own states: for bounds and test doubles only."""
 
-    def start(self, future: Sequence[Visit]) -> None:
+    def start(self, future: Sequence[Visit]) -> None:  # noqa: B027 - most drafters carry nothing between prompts
         """Called before each prompt. `future`, the baseline's visits, is empty unless the drafter needs it."""
 
     @abstractmethod

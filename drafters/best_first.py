@@ -1,20 +1,22 @@
 """Training-free best-first search over the stale distributions, after DDTree (arXiv 2604.12989)."""
 
 import heapq
-import math
 
 from drafters.base import Drafter, DraftView, register
 from suite.decoding.state import State, fill, masked
 
-SHARPNESS = 10.0
 RANKS = 2
+SATURATED = 1e-7
+"""What is left of 1 at a float32 confidence that has saturated."""
 
 
 class BestFirst(Drafter):
-    """Expand the most likely state first; the likelihood of a path is the product over its steps of
-    softmax over the open positions of (SHARPNESS x stale confidence), times the chance of the token.
+    """Expand the most likely state first, by likely order times likely tokens.
 
-    Paths that meet in one state share its row: their likelihoods add up.
+    A step's likelihood is the softmax over the open positions of the log-odds of stale confidence, times the
+    chance of the token. (Odds rather than the confidences themselves: most of these lie near 1, where only
+    their distance from 1 tells them apart.) Paths that meet in one state share its row, and their likelihoods
+    add up. Steps fill one position: under a threshold it is right where one position commits.
     """
 
     name = "best-first"
@@ -25,31 +27,30 @@ class BestFirst(Drafter):
             self.name += "-uncoupled"
 
     def propose(self, view: DraftView, rows: int) -> list[State]:
-        likelihood: dict[State, float] = {view.state: 1.0}
-        heap: list[tuple[float, State]] = [(-1.0, view.state)]
-        drafts: dict[State, None] = {}
-        while heap and len(drafts) < rows:
+        likelihood = {view.state: 1.0}
+        heap = [(-1.0, view.state)]
+        expanded: dict[State, None] = {}
+        while heap and len(expanded) <= rows:
             negative, state = heapq.heappop(heap)
-            if state in drafts or -negative < likelihood[state]:  # expanded already, or a stale entry
+            if state in expanded or -negative < likelihood[state]:  # done, or pushed again with more
                 continue
-            if state != view.state:
-                drafts[state] = None
+            expanded[state] = None
             for child, chance in self._children(view, state):
-                if child not in drafts:
+                if child not in expanded:
                     likelihood[child] = likelihood.get(child, 0.0) + likelihood[state] * chance
                     heapq.heappush(heap, (-likelihood[child], child))
-        return list(drafts)
+        return [state for state in expanded if state != view.state]
 
     def _children(self, view: DraftView, state: State) -> list[tuple[State, float]]:
         open_ = masked(state)
         if len(open_) == 1:  # a complete state has no step left to verify
             return []
         choice = view.choice(len(state) - len(open_), coupled=self.coupled)
-        weights = [math.exp(SHARPNESS * choice.confidences[i][0]) for i in open_]
-        total = sum(weights)
+        odds = [choice.confidences[i][0] / (1 - choice.confidences[i][0] + SATURATED) for i in open_]
+        total = sum(odds)
         return [
             (fill(state, [i], [choice.tokens[i][rank]]), weight / total * choice.chances[i][rank])
-            for i, weight in zip(open_, weights, strict=True)
+            for i, weight in zip(open_, odds, strict=True)
             for rank in range(min(RANKS, len(choice.tokens[i])))
             if choice.chances[i][rank] > 0
         ]

@@ -16,7 +16,8 @@ class Nested(Drafter):
             self.name += "-uncoupled"
 
     def propose(self, view: DraftView, rows: int) -> list[State]:
-        state, drafts = view.state, []
+        state = view.state
+        drafts: list[State] = []
         while len(drafts) < rows and len(open_ := masked(state)) > 1:
             choice = view.choice(len(state) - len(open_), coupled=self.coupled)
             picked = self.pick(view, choice, open_)

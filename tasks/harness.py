@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from suite.errors import UserError
+
 HOME = Path(__file__).parent
 
 Chat = Callable[[list[dict[str, str]]], str]
-
-
-class UnknownTask(ValueError):
-    """The message is one line and names the tasks there are."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +37,10 @@ def load(name: str) -> "Task":
     """Load a task with its documents, from this folder alone: no network, no cache.
 
     Raises:
-        UnknownTask: there is no such task.
+        UserError: there is no such task.
     """
     if name not in names():
-        raise UnknownTask(f"no task {name!r}; there are {', '.join(names())}")
+        raise UserError(f"unknown task {name!r}; known: {', '.join(names())}")
     # Not HF_HUB_OFFLINE, which would keep this process from fetching a target as well.
     for variable in ("HF_DATASETS_OFFLINE", "HF_EVALUATE_OFFLINE"):
         os.environ.setdefault(variable, "1")

@@ -18,7 +18,7 @@ _BULLET = re.compile(r"[-*•] +(?=\S)")
 
 
 def score_gsm(doc: Mapping[str, Any], results: Sequence[str]) -> Metrics:
-    """`exact_match` wants the number after "####"; `flexible_match` takes the last number where there is no such mark."""
+    """`exact_match` wants the number after "####"; `flexible_match` takes the last one where there is no such mark."""
     text, gold = results[0], Decimal(doc["result"])
     return {
         "exact_match": float(marked_number(text) == gold),

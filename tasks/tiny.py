@@ -92,8 +92,7 @@ def gsm(rng: random.Random) -> Problem:
         c = rng.randint(1, min(9, first - 1))
         result = first - c
         prompt = (
-            f"{name} {gains} {a} bags with {b} {objects} each and {loses} {c} {objects}. "
-            f"How many {objects} are left?"
+            f"{name} {gains} {a} bags with {b} {objects} each and {loses} {c} {objects}. How many {objects} are left?"
         )
         answer = _weighted(
             rng,

@@ -17,9 +17,7 @@ class Interval:
     high: float
 
 
-def ratio(
-    numerators: Sequence[float], denominators: Sequence[float], groups: Sequence[str] | None = None
-) -> Interval:
+def ratio(numerators: Sequence[float], denominators: Sequence[float], groups: Sequence[str] | None = None) -> Interval:
     """Geometric mean over prompts of numerator / denominator, paired; prompts are resampled within `groups`."""
     logs = np.log(np.asarray(numerators, float)) - np.log(np.asarray(denominators, float))
     means = _resample(groups, len(logs)) @ logs

@@ -1,6 +1,6 @@
 """What a target is to the decoder: three calls on a context."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -44,9 +44,18 @@ class Target(Protocol):
     spec: TargetSpec
     dtype: str
     layout: str
-    encode: Callable[[str], list[int]]
-    decode: Callable[[Sequence[int]], str]
-    chat: Callable[[list[dict[str, str]]], str]
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a text that has its special tokens written out; nothing is added."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text without special tokens; leading whitespace stays."""
+        ...
+
+    def chat(self, messages: list[dict[str, str]]) -> str:
+        """The chat template applied, the assistant's turn opened."""
+        ...
 
     def prefill(self, ids: Sequence[int]) -> Any:
         """The context of whole committed blocks; no pass when there are none."""

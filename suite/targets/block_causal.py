@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import DynamicCache, PreTrainedModel
 
 from suite.decoding.state import MASK, Row, State
 from suite.targets.base import TargetSpec
@@ -30,7 +30,7 @@ class Context:
     `paths[path] = (batch row, first slot)` of the path's last block, for finished paths only.
     """
 
-    cache: DynamicCache = field(default_factory=DynamicCache)
+    cache: Any = field(default_factory=DynamicCache)
     length: int = 0
     paths: dict[Path, tuple[int, int]] = field(default_factory=dict)
 
@@ -38,13 +38,12 @@ class Context:
 class BlockCausal:
     """A native transformers model under a block-causal mask."""
 
-    def __init__(
-        self, spec: TargetSpec, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, layout: Layout = "batch"
-    ) -> None:
-        self.spec, self.layout = spec, layout
+    def __init__(self, spec: TargetSpec, model: PreTrainedModel, tokenizer: Any, layout: Layout = "batch") -> None:
+        self.spec = spec
+        self.layout: str = layout
         self.dtype = str(model.dtype).removeprefix("torch.")
-        self._model, self._tokenizer = model.eval(), tokenizer
-        self._device = model.device
+        self._model, self._tokenizer, self._device = model, tokenizer, model.device
+        model.train(False)
         parameters = inspect.signature(model.forward).parameters
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"  # renamed in transformers 5.24
         self._evaluate: Callable[[Context, Sequence[Row]], Tensor] = (
@@ -56,13 +55,11 @@ class BlockCausal:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        text = self._tokenizer.decode(ids, skip_special_tokens=True)
-        assert isinstance(text, str)
+        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
         return text
 
     def chat(self, messages: list[dict[str, str]]) -> str:
-        text = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-        assert isinstance(text, str)
+        text: str = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
         return text
 
     def synchronize(self) -> None:

@@ -18,7 +18,9 @@ def load(spec: TargetSpec, device: str = "cpu", dtype: str = "float32", layout: 
     folder = Path(spec.source)
     weights = folder / "model.safetensors"
     if not weights.is_file():
-        raise UserError(f"{spec.name}: no checkpoint at {folder} (model.safetensors is missing); install the package again")
+        raise UserError(
+            f"{spec.name}: no checkpoint at {folder} (model.safetensors is missing); install the package again"
+        )
     _agree(spec, folder)
     try:
         native: type[PreTrainedModel] = getattr(transformers, spec.native_class)
@@ -45,7 +47,9 @@ def _agree(spec: TargetSpec, folder: Path) -> None:
         ("vocab_size", spec.vocab_size),
     ]:
         if config.get(key) != wanted:
-            raise UserError(f"{spec.name}: {folder / 'config.json'} has {key} {config.get(key)}, the catalogue {wanted}")
+            raise UserError(
+                f"{spec.name}: {folder / 'config.json'} has {key} {config.get(key)}, the catalogue {wanted}"
+            )
 
 
 def weights_hash(spec: TargetSpec) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from suite.errors import UserError
 from tasks import harness, scoring, tiny
 from tasks.harness import Task, cut, load
 
@@ -96,9 +97,9 @@ def test_names_are_the_folders() -> None:
 
 
 def test_an_unknown_task_is_told_the_names_there_are() -> None:
-    with pytest.raises(harness.UnknownTask) as error:
+    with pytest.raises(UserError) as error:
         load("tiny-gms")
-    assert str(error.value) == "no task 'tiny-gms'; there are tiny-code, tiny-gsm, tiny-ifeval, tiny-math"
+    assert str(error.value) == "unknown task 'tiny-gms'; known: tiny-code, tiny-gsm, tiny-ifeval, tiny-math"
 
 
 def test_one_text_is_scored_once(monkeypatch: pytest.MonkeyPatch) -> None:

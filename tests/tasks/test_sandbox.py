@@ -92,7 +92,11 @@ def test_a_long_last_word_is_cut(program: str) -> None:
 
 
 def test_a_pass_without_the_token_is_none() -> None:
-    forge = "import os\nfor fd in range(3, 64):\n    try: os.write(fd, b'0 passed\\n')\n    except OSError: pass\nos._exit(0)"
+    forge = """import os
+for fd in range(3, 64):
+    try: os.write(fd, b'0 passed\\n')
+    except OSError: pass
+os._exit(0)"""
     assert run(forge).reason == "crashed"
 
 
@@ -129,7 +133,8 @@ def heartbeat(file: Path, before: str = "") -> str:
     """A program whose forked child writes to `file` for ever, and that goes on once the child has begun."""
     return (
         f"import os, time\nfile = {str(file)!r}\nif os.fork() == 0:\n    {before or 'pass'}\n    while True:\n"
-        "        open(file, 'a').write('x')\n        time.sleep(0.02)\nwhile not os.path.exists(file): time.sleep(0.01)\n"
+        "        open(file, 'a').write('x')\n        time.sleep(0.02)\n"
+        "while not os.path.exists(file): time.sleep(0.01)\n"
     )
 
 
@@ -207,7 +212,7 @@ def test_confined_says_what_the_kernel_grants() -> None:
 
 def test_a_broken_sandbox_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "CHILD", tmp_path / "missing.py")
-    with pytest.raises(RuntimeError, match="could not start: .*missing.py"):
+    with pytest.raises(RuntimeError, match=r"could not start: .*missing\.py"):
         run("")
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 import drafters
 import tasks.harness
 from suite.decoding.decode import decode
-from suite.decoding.policy import Exact, Policy, Prediction, predict
+from suite.decoding.policy import Exact, Policy, Prediction
 from suite.decoding.state import State
 from suite.runner import request_seed
 from suite.targets import catalog, load

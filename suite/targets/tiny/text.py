@@ -35,7 +35,7 @@ def build_tokenizer(vocab_size: int, seed: int) -> PreTrainedTokenizerFast:
     problems = [p for task in tiny.GENERATORS for p in tiny.unique(task, "train", seed, 3000)]
     texts = [text for p in problems for text in ("user\n", p.prompt, "assistant\n", p.answer)]
     tokenizer.train_from_iterator(texts, trainer)
-    return PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         pad_token=PAD,
         eos_token=END,

@@ -78,9 +78,7 @@ def causal_batch(picked: list[Sample], pad: int) -> Batch:
     return Batch(ids, positions, labels, (labels >= 0).float(), attention)
 
 
-def diffusion_batch(
-    picked: list[Sample], block: int, pad: int, mask: int, copies: int, rng: random.Random
-) -> Batch:
+def diffusion_batch(picked: list[Sample], block: int, pad: int, mask: int, copies: int, rng: random.Random) -> Batch:
     """Clean context blocks, then `copies` noised copies of every answer block."""
     levels = _stratified(rng, sum(copies * (len(x) // block - start // block) for x, start in picked))
     rows = []
@@ -179,7 +177,9 @@ class Training:
             else:
                 batch = diffusion_batch(picked, recipe.block, pad, mask, recipe.noised_copies, rng)
                 rate = _schedule(self.step - recipe.causal_steps, recipe.diffusion_steps, floor=0.0)
-            logits = self.model(batch.ids, attention_mask=batch.attention, position_ids=batch.positions, use_cache=False)
+            logits = self.model(
+                batch.ids, attention_mask=batch.attention, position_ids=batch.positions, use_cache=False
+            )
             wanted = batch.labels >= 0
             losses = F.cross_entropy(logits.logits[wanted], batch.labels[wanted], reduction="none")
             loss = (losses * batch.weights[wanted]).sum() / batch.weights.sum()
@@ -227,7 +227,7 @@ class Training:
         folder.mkdir(parents=True, exist_ok=True)
         half = Qwen3ForCausalLM(self.model.config)
         half.load_state_dict(self.model.state_dict())
-        half.half().save_pretrained(folder)
+        half.to(torch.float16).save_pretrained(folder)  # type: ignore[arg-type]
         self.tokenizer.save_pretrained(folder)
         record = {"recipe": asdict(self.recipe), "steps": self.step, "seconds": round(self.seconds), "loss": self.log}
         (folder / "training.json").write_text(json.dumps(record) + "\n")
@@ -247,9 +247,8 @@ def model_config(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Qwen3Con
         tie_word_embeddings=False,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
-        mask_token_id=tokenizer.mask_token_id,
-        block_size=recipe.block,
-        attn_implementation="sdpa",
+        attn_implementation="sdpa",  # type: ignore[call-arg]
+        **{"mask_token_id": tokenizer.mask_token_id, "block_size": recipe.block},
     )
 
 
