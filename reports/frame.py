@@ -6,12 +6,14 @@ from dataclasses import asdict
 import pandas as pd
 
 from suite.cells import Cell
+from suite.records import Stale
 from suite.store import Store
 
 MEASURES = [
     "doc_id", "prompt_tokens", "new_tokens", "passes", "prefill_passes", "verify_passes", "commit_passes", "rows_used",
     "baseline_passes", "prefill_s", "draft_s", "verify_s", "host_s", "decode_s", "baseline_s",
-    "exact_match", "tie", "bug", "empty", "repetitive", "score", "tiny",
+    "exact_match", "tie", "bug", "empty", "repetitive", "score", "tiny", "depths",
+    "stale_steps", "stale_commits", "stale_tokens", "stale_choices",
 ]  # fmt: skip
 
 
@@ -49,6 +51,8 @@ def build(store: Store, cells: Iterable[Cell]) -> pd.DataFrame:
                     "repetitive": s.repetitive,
                     "score": s.scores[settings["metric"]],
                     "tiny": settings["tiny"],
+                    "depths": s.depths,
+                    **{f"stale_{name}": count for name, count in asdict(s.stale or Stale()).items()},
                 }
             )
     return pd.DataFrame(rows, columns=[*Cell.__dataclass_fields__, *MEASURES])

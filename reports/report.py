@@ -1,45 +1,29 @@
 """`spotbench report`: the tables of a grid as Markdown and CSV, beside its results."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import pandas as pd
-
 from reports import frame, tables
+from reports.tables import Part
 from suite.cells import Cell
 from suite.store import Store
 
 
-def write(name: str, about: str, store: Store, cells: list[Cell]) -> tuple[Path, list[tuple[tables.Setting, list[tables.Line]]]]:
+def write(name: str, about: str, store: Store, cells: Sequence[Cell]) -> tuple[Path, list[Part]]:
     """Write `report.md` and `report.csv` into the grid's folder; returns the former and the tables."""
-    samples = frame.build(store, cells)
-    made = list(tables.settings(samples))
-    missing = [cell.id for cell in cells if not store.done(cell)]
-    parts = [f"# {name}", "", about, "", tables.NOTE, ""]
-    if missing:
-        parts += [f"**Incomplete: {len(missing)} of {len(cells)} cells are not done**, and not in the tables.", ""]
-    parts += [tables.markdown(setting, lines) for setting, lines in made]
-    parts += [_by_task(samples)]
-    store.root.mkdir(parents=True, exist_ok=True)
-    path = store.root / "report.md"
-    path.write_text("\n".join(parts), encoding="utf-8")
-    (store.root / "report.csv").write_text(tables.csv(made), encoding="utf-8")
+    made = list(tables.parts(frame.build(store, cells)))
+    missing = sum(not store.done(cell) for cell in cells)
+    warning = f"**Incomplete: {missing} of {len(cells)} cells are not done**, and not in the tables.\n"
+    text = "\n".join([f"# {name}\n\n{about}\n", *([warning] if missing else []), *_sections(made)])
+    path = store.write_report("report.md", text)
+    store.write_report("report.csv", tables.csv(made))
     return path, made
 
 
-def _by_task(samples: pd.DataFrame) -> str:
-    """Accuracy of the baseline per task: what the targets can do."""
-    base = samples[samples["drafter"] == "none"]
-    if base.empty:
-        return ""
-    grouped = base.groupby(["target", "task", "temperature", "rule"], sort=False)
-    head = ["### Baseline by task", "", "| target | task | T | rule | prompts | accuracy | passes | tokens |"]
-    head += ["|---|---|---:|---|---:|---:|---:|---:|"]
-    return "\n".join(
-        head
-        + [
-            f"| {target} | {task} | {temperature:g} | {rule} | {len(part)} | {part['score'].mean():.2f} "
-            f"| {part['passes'].mean():.1f} | {part['new_tokens'].mean():.1f} |"
-            for (target, task, temperature, rule), part in grouped  # type: ignore[misc]
-        ]
-        + [""]
-    )
+def _sections(made: Sequence[Part]) -> Iterator[str]:
+    for part in made:
+        yield f"## {part.setting.title}\n"
+        yield tables.markdown(tables.METHODS, part.lines)
+        yield tables.markdown(tables.ACCEPTANCE, part.lines)
+        yield tables.markdown(tables.BASELINES, part.baselines)
+    yield f"{tables.METHODS_NOTE}\n\n{tables.ACCEPTANCE_NOTE}\n\n{tables.BASELINES_NOTE}\n"

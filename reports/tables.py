@@ -1,12 +1,16 @@
-"""The drafter tables: one specification, rendered as Markdown, CSV and for the terminal."""
+"""The drafter tables: one specification each, rendered as Markdown, CSV and for the terminal."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import pandas as pd
 from rich.table import Table
 
+from suite.measure.acceptance import Acceptance, acceptance
 from suite.measure.stats import Interval, mean, pooled_ratio, ratio
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,28 @@ class Line:
     exact_match: float
     ties: int
     bugs: int
+    rows_per_pass: float
+    tokens_per_pass: float
+    acceptance: Acceptance
+    draft_share: float
+    verify_share: float
+    host_share: float
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """One task of a setting, decoded without drafts: what the target can do and what there is to gain."""
+
+    task: str
+    prompts: int
+    accuracy: float
+    tokens: float
+    passes: float
+    prefill_share: float
+    empty: int
+    repetitive: int
+    stale_tokens: float
+    stale_choices: float
 
 
 @dataclass(frozen=True)
@@ -42,41 +68,90 @@ class Setting:
         return f"{self.target}{note}, T = {self.temperature:g}, {self.rule}"
 
 
-COLUMNS: list[tuple[str, str, Callable[[Line], str]]] = [
-    ("drafter", "left", lambda x: x.drafter),
-    ("rows", "right", lambda x: str(x.rows)),
-    ("passes", "right", lambda x: f"{x.passes:.1f}"),
-    ("pass reduction [95 %]", "right", lambda x: _interval(x.reduction)),
-    ("tokens/s", "right", lambda x: f"{x.tokens_per_s:.0f}"),
-    ("speed-up [95 %]", "right", lambda x: _interval(x.speedup)),
-    ("accuracy [95 %]", "right", lambda x: _interval(x.accuracy)),
-    ("exact match", "right", lambda x: f"{x.exact_match:.1%}" + _faults(x)),
+@dataclass(frozen=True)
+class Part:
+    """All tables of one setting."""
+
+    setting: Setting
+    lines: list[Line]
+    baselines: list[Baseline]
+
+
+@dataclass(frozen=True)
+class Column(Generic[T]):
+    name: str
+    show: Callable[[T], str]
+    left: bool = False
+
+
+METHODS: list[Column[Line]] = [
+    Column("drafter", lambda x: x.drafter, left=True),
+    Column("rows", lambda x: str(x.rows)),
+    Column("passes", lambda x: f"{x.passes:.1f}"),
+    Column("pass reduction", lambda x: _interval(x.reduction)),
+    Column("tokens/s", lambda x: f"{x.tokens_per_s:.0f}"),
+    Column("speed-up", lambda x: _interval(x.speedup)),
+    Column("accuracy", lambda x: f"{x.accuracy.value:.2f}"),
+    Column("exact match", lambda x: f"{x.exact_match:.1%}" + _faults(x)),
 ]
-NOTE = (
-    "passes: verify and commit passes per prompt, prefill excluded. pass reduction, speed-up: geometric mean over "
-    "prompts of baseline / method, paired in one visit; 95 % bootstrap interval. tokens/s: tokens / decode time. "
-    "exact match: prompts with the baseline's token ids."
+METHODS_NOTE = (
+    "Per prompt, all tasks pooled; [95 % bootstrap intervals over prompts]. passes: verify and commit passes, prefill "
+    "excluded. pass reduction, speed-up: geometric mean of baseline / method, paired in one visit. tokens/s: tokens / "
+    "decode time, prefill excluded. exact match: prompts with the baseline's token ids."
+)
+ACCEPTANCE: list[Column[Line]] = [
+    Column("drafter", lambda x: x.drafter, left=True),
+    Column("rows", lambda x: str(x.rows)),
+    Column("rows/pass", lambda x: f"{x.rows_per_pass:.2f}"),
+    Column("tokens/pass", lambda x: f"{x.tokens_per_pass:.2f}"),
+    Column("steps/pass", lambda x: f"{x.acceptance.steps_per_pass:.2f}" + ("" if x.acceptance.consistent else " (!)")),
+    Column("by request", lambda x: f"{x.acceptance.steps_per_pass_by_request:.2f}"),
+    Column("accepted 1, 2, 3, 4 or more", lambda x: _shares(x.acceptance.marginal)),
+    Column("given one fewer", lambda x: _shares(x.acceptance.conditional)),
+    Column("draft / verify / host", lambda x: f"{x.draft_share:.0%} / {x.verify_share:.0%} / {x.host_share:.0%}"),
+]
+ACCEPTANCE_NOTE = (
+    "steps/pass: 1 + mean accepted depth, pooled over passes (by request: mean of each prompt's own). accepted d or "
+    "more: share of passes; given one fewer: among the passes that accepted d-1. draft / verify / host: shares of "
+    "decode time."
+)
+BASELINES: list[Column[Baseline]] = [
+    Column("task", lambda x: x.task, left=True),
+    Column("prompts", lambda x: str(x.prompts)),
+    Column("accuracy", lambda x: f"{x.accuracy:.2f}"),
+    Column("tokens", lambda x: f"{x.tokens:.1f}"),
+    Column("passes", lambda x: f"{x.passes:.1f}"),
+    Column("prefill share", lambda x: f"{x.prefill_share:.0%}"),
+    Column("empty", lambda x: str(x.empty)),
+    Column("repetitive", lambda x: str(x.repetitive)),
+    Column("stale token right", lambda x: f"{x.stale_tokens:.3f}"),
+    Column("stale choice right", lambda x: f"{x.stale_choices:.3f}"),
+]
+BASELINES_NOTE = (
+    "The plain decoder. stale: share of commits whose token, and of steps whose positions, the pass before already "
+    "had (same noise). prefill share: of prefill + decode time."
 )
 
 
-def settings(frame: pd.DataFrame) -> Iterator[tuple[Setting, list[Line]]]:
-    """Every table of a frame, in the order of the grid."""
-    keys = ["target", "temperature", "rule", "tiny"]
-    for values, part in frame.groupby(keys, sort=False):
-        assert isinstance(values, tuple)
-        yield Setting(*values), lines(part)
+def parts(frame: pd.DataFrame) -> Iterator[Part]:
+    """Every setting of a frame, in the order of the grid."""
+    for values, part in _groups(frame, "target", "temperature", "rule", "tiny"):
+        base = part[part["drafter"] == "none"]
+        yield Part(
+            Setting(*values),
+            [_line(drafter, rows, x) for (drafter, rows), x in _groups(part, "drafter", "rows")],
+            [_baseline(str(task), x) for task, x in base.groupby("task", sort=False)],
+        )
 
 
-def lines(part: pd.DataFrame) -> list[Line]:
-    """One line per drafter and budget, the baseline first."""
-    return [
-        _line(str(drafter), int(str(rows)), methods)
-        for (drafter, rows), methods in part.groupby(["drafter", "rows"], sort=False)
-    ]
+def _groups(frame: pd.DataFrame, *keys: str) -> Iterator[tuple[Any, pd.DataFrame]]:
+    """(values of the keys, their part of the frame), in order of first appearance."""
+    yield from frame.groupby(list(keys), sort=False)
 
 
 def _line(drafter: str, rows: int, part: pd.DataFrame) -> Line:
-    tasks = part["task"].tolist()
+    tasks, seconds = part["task"].tolist(), part["decode_s"].sum()
+    verify_passes = part["verify_passes"].sum()
     return Line(
         drafter=drafter,
         rows=rows,
@@ -84,53 +159,84 @@ def _line(drafter: str, rows: int, part: pd.DataFrame) -> Line:
         passes=float(part["passes"].mean()),
         reduction=ratio(part["baseline_passes"].tolist(), part["passes"].tolist(), tasks),
         pooled_reduction=pooled_ratio(part["baseline_passes"].tolist(), part["passes"].tolist()),
-        tokens_per_s=float(part["new_tokens"].sum() / part["decode_s"].sum()),
+        tokens_per_s=float(part["new_tokens"].sum() / seconds),
         speedup=ratio(part["baseline_s"].tolist(), part["decode_s"].tolist(), tasks),
         accuracy=mean(part["score"].tolist(), tasks),
         exact_match=float(part["exact_match"].mean()),
         ties=int(part["tie"].sum()),
         bugs=int(part["bug"].sum()),
+        rows_per_pass=float(part["rows_used"].sum() / verify_passes),
+        tokens_per_pass=float(part["new_tokens"].sum() / part["passes"].sum()),
+        acceptance=acceptance(part["depths"].tolist()),
+        draft_share=float(part["draft_s"].sum() / seconds),
+        verify_share=float(part["verify_s"].sum() / seconds),
+        host_share=float(part["host_s"].sum() / seconds),
     )
 
 
-def terminal(setting: Setting, rows: list[Line]) -> Table:
-    table = Table(title=setting.title, title_justify="left", caption_justify="left")
-    for name, side, _ in COLUMNS:
-        table.add_column(name, justify="right" if side == "right" else "left", no_wrap=True)
-    for line in rows:
-        table.add_row(*(show(line) for _, _, show in COLUMNS))
+def _baseline(task: str, part: pd.DataFrame) -> Baseline:
+    prefill = part["prefill_s"].sum()
+    return Baseline(
+        task=task,
+        prompts=len(part),
+        accuracy=float(part["score"].mean()),
+        tokens=float(part["new_tokens"].mean()),
+        passes=float(part["passes"].mean()),
+        prefill_share=float(prefill / (prefill + part["decode_s"].sum())),
+        empty=int(part["empty"].sum()),
+        repetitive=int(part["repetitive"].sum()),
+        stale_tokens=float(part["stale_tokens"].sum() / part["stale_commits"].sum()),
+        stale_choices=float(part["stale_choices"].sum() / part["stale_steps"].sum()),
+    )
+
+
+def terminal(title: str, columns: Sequence[Column[T]], rows: Sequence[T]) -> Table:
+    table = Table(title=title, title_justify="left", padding=(0, 1), box=None, header_style="bold")
+    for column in columns:
+        table.add_column(column.name, justify="left" if column.left else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(column.show(row) for column in columns))
     return table
 
 
-def markdown(setting: Setting, rows: list[Line]) -> str:
-    head = "| " + " | ".join(name for name, _, _ in COLUMNS) + " |"
-    rule = "|" + "|".join("---:" if side == "right" else "---" for _, side, _ in COLUMNS) + "|"
-    body = ["| " + " | ".join(show(line) for _, _, show in COLUMNS) + " |" for line in rows]
-    return "\n".join([f"### {setting.title}", "", head, rule, *body, ""])
+def markdown(columns: Sequence[Column[T]], rows: Sequence[T]) -> str:
+    lines = [
+        "| " + " | ".join(column.name for column in columns) + " |",
+        "|" + "|".join("---" if column.left else "---:" for column in columns) + "|",
+        *("| " + " | ".join(column.show(row).replace("|", "\\|") for column in columns) + " |" for row in rows),
+    ]
+    return "\n".join([*lines, ""])
 
 
-def csv(tables: list[tuple[Setting, list[Line]]]) -> str:
-    """All tables as one CSV, figures unrounded."""
+def csv(made: Sequence[Part]) -> str:
+    """All methods of all settings as one CSV, figures unrounded."""
     records = [
         {
-            "target": setting.target,
-            "temperature": setting.temperature,
-            "rule": setting.rule,
-            "drafter": line.drafter,
-            "rows": line.rows,
-            "prompts": line.prompts,
-            "passes": line.passes,
-            **_spread("pass_reduction", line.reduction),
-            "pooled_pass_reduction": line.pooled_reduction,
-            "tokens_per_s": line.tokens_per_s,
-            **_spread("speedup", line.speedup),
-            **_spread("accuracy", line.accuracy),
-            "exact_match": line.exact_match,
-            "numeric_ties": line.ties,
-            "bugs": line.bugs,
+            "target": part.setting.target,
+            "temperature": part.setting.temperature,
+            "rule": part.setting.rule,
+            "drafter": x.drafter,
+            "rows": x.rows,
+            "prompts": x.prompts,
+            "passes": x.passes,
+            **_spread("pass_reduction", x.reduction),
+            "pooled_pass_reduction": x.pooled_reduction,
+            "tokens_per_s": x.tokens_per_s,
+            **_spread("speedup", x.speedup),
+            **_spread("accuracy", x.accuracy),
+            "exact_match": x.exact_match,
+            "numeric_ties": x.ties,
+            "bugs": x.bugs,
+            "rows_per_pass": x.rows_per_pass,
+            "tokens_per_pass": x.tokens_per_pass,
+            "steps_per_pass": x.acceptance.steps_per_pass,
+            "steps_per_pass_by_request": x.acceptance.steps_per_pass_by_request,
+            "draft_share": x.draft_share,
+            "verify_share": x.verify_share,
+            "host_share": x.host_share,
         }
-        for setting, rows in tables
-        for line in rows
+        for part in made
+        for x in part.lines
     ]
     return str(pd.DataFrame(records).to_csv(index=False))
 
@@ -141,6 +247,10 @@ def _spread(name: str, x: Interval) -> dict[str, float]:
 
 def _interval(x: Interval) -> str:
     return f"{x.value:.2f} [{x.low:.2f}, {x.high:.2f}]"
+
+
+def _shares(values: Sequence[float], depth: int = 4) -> str:
+    return "  ".join(f"{share:.2f}" for share in values[:depth]) or "-"
 
 
 def _faults(x: Line) -> str:

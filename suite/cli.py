@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,6 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from suite.errors import UserError
+
+if TYPE_CHECKING:
+    from suite.store import Store
 
 app = typer.Typer(
     help="Benchmark speculative decoding of diffusion language models.",
@@ -28,7 +31,9 @@ HERE = Path("results")
 
 
 @app.command("list")
-def list_(kind: Annotated[str, typer.Argument(help="targets, tasks, drafters, grids, or nothing for all.")] = "") -> None:
+def list_(
+    kind: Annotated[str, typer.Argument(help="targets, tasks, drafters, grids, or nothing for all.")] = "",
+) -> None:
     """Targets, tasks, drafters and grids there are."""
     import drafters
     import tasks.harness
@@ -150,9 +155,9 @@ def report(grid_name: GridName, results: Results = HERE) -> None:
     wanted = grid.read(grid_name)
     store = _store(results, wanted.name)
     path, made = reports.write(wanted.name, wanted.about, store, wanted.cells())
-    for setting, lines in made:
-        show.print(tables.terminal(setting, lines))
-    show.print(tables.NOTE if made else "nothing is done yet", style="dim")
+    for part in made:
+        show.print(tables.terminal(part.setting.title, tables.METHODS, part.lines), "")
+    show.print(tables.METHODS_NOTE if made else "nothing is done yet", style="dim")
     show.print(f"results: {store.root}\nreport:  {path}", soft_wrap=True)
 
 
@@ -164,12 +169,14 @@ def doctor() -> None:
     faults = 0
     for finding in examine.examine():
         faults += not finding.good
-        show.print(f"{'[green]ok[/]  ' if finding.good else '[red]fault[/]'} {finding.what}: {finding.detail}", soft_wrap=True)
+        show.print(
+            f"{'[green]ok[/]  ' if finding.good else '[red]fault[/]'} {finding.what}: {finding.detail}", soft_wrap=True
+        )
     if faults:
         raise typer.Exit(1)
 
 
-def _store(results: Path, grid_name: str) -> "Store":  # noqa: F821
+def _store(results: Path, grid_name: str) -> "Store":
     from suite import machine
     from suite.store import Store
 
@@ -178,7 +185,11 @@ def _store(results: Path, grid_name: str) -> "Store":  # noqa: F821
 
 def _progress() -> Progress:
     return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=Console(stderr=True)
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
     )
 
 

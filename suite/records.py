@@ -27,11 +27,26 @@ class Divergence:
 
 
 @dataclass(frozen=True)
+class Stale:
+    """What the pass before knew of each step (counts): claim C1's tokens and claim C7's choices.
+
+    `steps` that have an earlier pass in their block; positions they commit; those at which the earlier pass
+    already had the token; steps whose whole choice of positions it already had.
+    """
+
+    steps: int = 0
+    commits: int = 0
+    tokens: int = 0
+    choices: int = 0
+
+
+@dataclass(frozen=True)
 class Sample:
     """One prompt decoded by one method, with the baseline of the same visit beside it. Times in seconds.
 
     `depths`: accepted depth of every verify pass. `draft_s`, `verify_s` and `host_s` add up to the decode time,
-    prefill excluded. `baseline_*`: the plain decoder on the same prompt, same process, same visit.
+    prefill excluded. `baseline_*`: the plain decoder on the same prompt, same process, same visit. `stale` is
+    counted for the baseline, outside the timed decode.
     """
 
     doc_id: int
@@ -56,6 +71,7 @@ class Sample:
     repetitive: bool
     scores: dict[str, float]
     divergence: Divergence | None = None
+    stale: Stale | None = None
 
     @property
     def decode_s(self) -> float:
@@ -68,8 +84,12 @@ class Sample:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
-        divergence = values.get("divergence")
-        return cls(**{**values, "divergence": Divergence(**divergence) if divergence else None})
+        divergence, stale = values.get("divergence"), values.get("stale")
+        parsed = {
+            "divergence": Divergence(**divergence) if divergence else None,
+            "stale": Stale(**stale) if stale else None,
+        }
+        return cls(**values | parsed)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from suite.decoding.policy import Policy, parse_rule
 from suite.errors import UserError
 from suite.measure import degenerate
 from suite.measure.lossless import diverge
-from suite.records import Manifest, Sample, Step, Visit
+from suite.measure.stale import StaleWatch
+from suite.records import Manifest, Sample, Stale, Step, Visit
 from suite.store import Store
 from suite.targets import catalog, load
 from suite.targets.base import Target
@@ -135,14 +136,15 @@ class _Session:
                 decoded[method.cell] = decode(
                     self.target, prompt, self.policy, method.drafter, method.cell.rows, seed, future
                 )
-            except Exception as error:  # noqa: BLE001 - one method's fault must not end the others' run
+            except Exception as error:
                 if method is self.baseline:
                     raise
                 failures[method.cell] = error
         baseline = decoded[self.baseline.cell]
         wanted = {method.cell for method in todo}
+        stale = self._stale(prompt, seed) if self.baseline.cell in wanted else None
         samples = {
-            cell.id: self._sample(request, prompt, seed, one, baseline)
+            cell.id: self._sample(request, prompt, seed, one, baseline, stale if cell.is_baseline else None)
             for cell, one in decoded.items()
             if cell in wanted
         }
@@ -157,7 +159,13 @@ class _Session:
         return Visit(request.doc_id, samples, steps), failures
 
     def _sample(
-        self, request: Request, prompt: Sequence[int], seed: int, one: Decoded, baseline: Decoded
+        self,
+        request: Request,
+        prompt: Sequence[int],
+        seed: int,
+        one: Decoded,
+        baseline: Decoded,
+        stale: Stale | None,
     ) -> Sample:
         text = tasks.harness.cut(self.target.decode(one.tokens), request.until)
         exact = one.tokens == baseline.tokens
@@ -187,7 +195,14 @@ class _Session:
             repetitive=degenerate.is_repetitive(one.tokens, one.finish),
             scores=self.task.score(request.doc_id, text),
             divergence=divergence,
+            stale=stale,
         )
+
+    def _stale(self, prompt: Sequence[int], seed: int) -> Stale:
+        """What earlier passes knew, from one more decode: watching takes time, so nothing timed is watched."""
+        watch = StaleWatch(self.policy, seed, len(prompt) // self.policy.block_size)
+        decode(self.target, prompt, self.policy, self.baseline.drafter, seed=seed, watch=watch)
+        return watch.counts
 
     def manifest(self, cell: Cell, started: str, attempts: int) -> Manifest:
         return Manifest(

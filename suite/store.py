@@ -116,6 +116,16 @@ class Store:
             folder.mkdir(parents=True, exist_ok=True)
             _publish(folder / f"{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}.json", _json(failure))
 
+    def write_report(self, name: str, text: str) -> Path:
+        """Write a derived file beside the cells, replacing an earlier one; it can be rebuilt at will."""
+        path = self.root / name
+        with _writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_name(f".{name}.{uuid.uuid4().hex}")
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(path)
+        return path
+
     def _partial(self, bundle: Bundle) -> Path:
         # The code's hash keeps a cell from mixing what two versions of the code measured.
         return self.root / "partial" / f"{bundle.id}.{code_hash()}"

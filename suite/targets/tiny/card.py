@@ -6,44 +6,19 @@ The bars say when the problem that a look-alike poses to drafters is a real one.
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-
-from torch import Tensor
 
 import drafters
 import tasks.harness
 from suite.decoding.decode import decode
-from suite.decoding.policy import Exact, Policy, Prediction
-from suite.decoding.state import State
+from suite.decoding.policy import Policy
+from suite.measure.stale import StaleWatch
 from suite.runner import request_seed
 from suite.targets import catalog, load
 from suite.targets.base import Target, TargetSpec
 
 TASKS = ("tiny-gsm", "tiny-math", "tiny-code", "tiny-ifeval")
-
-
-@dataclass
-class Stale:
-    """What the previous pass of a block knew about the next commit: counts of steps."""
-
-    steps: int = 0
-    token: int = 0
-    position: int = 0
-    _before: tuple[int, Prediction] | None = field(default=None, repr=False)
-
-    def see(self, state: State, prediction: Prediction, after: State, logits: Tensor) -> None:
-        masks = len(prediction.positions)
-        if self._before and self._before[0] == masks + 1:  # the same block, one commit earlier
-            old = self._before[1]
-            token = dict(zip(old.positions, old.tokens, strict=True))
-            confidence = dict(zip(old.positions, old.confidences, strict=True))
-            (committed,) = (i for i in prediction.positions if after[i] != state[i])
-            expected = Exact().choose([confidence[i] for i in prediction.positions])[0]
-            self.steps += 1
-            self.token += token[committed] == after[committed]
-            self.position += prediction.positions[expected] == committed
-        self._before = (masks, prediction)
 
 
 @dataclass(frozen=True)
@@ -76,7 +51,7 @@ class Measured:
 
 def measure(target: Target, prompts: int | None) -> Measured:
     """Exact decoding of every task's test prompts (the first `prompts`) at T = 0 and T = 1, seed 0."""
-    stale, accuracy, changed = Stale(), {}, []
+    accuracy, changed, seen = {}, [], []
     for name in TASKS:
         task = tasks.harness.load(name)
         policies = [Policy(target.spec.block_size, task.max_new_tokens, temperature=t) for t in (0.0, 1.0)]
@@ -84,16 +59,22 @@ def measure(target: Target, prompts: int | None) -> Measured:
         for request in task.requests(target.chat, prompts):
             ids, seed = target.encode(request.prompt), request_seed(0, request.prompt)
             answers = []
-            for policy, score, watch in zip(policies, scores, (stale.see, None), strict=True):
+            cold = StaleWatch(policies[0], seed, len(ids) // target.spec.block_size)
+            for policy, score, watch in zip(policies, scores, (cold, None), strict=True):
                 tokens = decode(target, ids, policy, drafters.make("none"), seed=seed, watch=watch).tokens
                 text = tasks.harness.cut(target.decode(tokens), request.until)
                 score.append(task.score(request.doc_id, text)[task.metric])
                 answers.append(tokens)
             changed.append(answers[0] != answers[1])
+            seen.append(cold.counts)
         accuracy[name] = (_mean(scores[0]), _mean(scores[1]))
         print(name, accuracy[name], flush=True)
     return Measured(
-        accuracy, _mean(changed), stale.token / stale.steps, stale.position / stale.steps, len(changed) // len(TASKS)
+        accuracy=accuracy,
+        changed=_mean(changed),
+        stale_token=sum(s.tokens for s in seen) / sum(s.commits for s in seen),
+        stale_position=sum(s.choices for s in seen) / sum(s.steps for s in seen),
+        prompts=len(changed) // len(TASKS),
     )
 
 
