@@ -44,7 +44,8 @@ class Method:
 def run_bundle(bundle: Bundle, store: Store, allow_code_execution: bool, progress: Progress) -> bool:
     """Run what is missing of a bundle; True when every cell is done.
 
-    A method that fails is recorded and left out; the others go on. Raises UserError when nothing can run.
+    A method that fails is recorded and left out, and the others go on; if the baseline fails, the bundle ends.
+    Raises UserError when nothing can run.
     """
     missing = [cell for cell in bundle.cells if not store.done(cell)]
     if not missing:
@@ -72,9 +73,15 @@ def run_bundle(bundle: Bundle, store: Store, allow_code_execution: bool, progres
                 session.warm_up(methods)
                 warm = True
             progress(f"{bundle.baseline.task} T={bundle.baseline.temperature:g}", n, len(requests))
-            visit, failures = session.visit(n, request, todo)
+            try:
+                visit, failures = session.visit(n, request, todo)
+            except UserError:
+                raise
+            except Exception as error:  # noqa: BLE001 - without its baseline a bundle ends; the next one may not
+                _fail(store, bundle.baseline, error)
+                return False
             for cell, error in failures.items():
-                store.fail(cell, error, "".join(traceback.format_exception(error)))
+                _fail(store, cell, error)
             methods = [method for method in methods if method.cell not in failures]
             store.append(bundle, visit, process)
             visited.append(visit)
@@ -85,6 +92,10 @@ def run_bundle(bundle: Bundle, store: Store, allow_code_execution: bool, progres
     if complete := len(methods) == len(missing):
         store.clear(bundle)
     return complete
+
+
+def _fail(store: Store, cell: Cell, error: Exception) -> None:
+    store.fail(cell, error, "".join(traceback.format_exception(error)))
 
 
 class _Session:
