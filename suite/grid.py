@@ -1,12 +1,13 @@
 """Grids: what is to be measured, read from a TOML file and checked."""
 
+import re
 import tomllib
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 import drafters
 import tasks.harness
@@ -24,9 +25,9 @@ Name = Annotated[str, Field(min_length=1)]
 class Grid(BaseModel):
     """A grid file. Axes are lists; every combination of them is a cell."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=64)]
     about: str = ""
     targets: Annotated[list[Name], Field(min_length=1)]
     tasks: Annotated[list[Name], Field(min_length=1)]
@@ -56,7 +57,20 @@ class Grid(BaseModel):
     @field_validator("rules")
     @classmethod
     def _rules(cls, value: list[str]) -> list[str]:
-        return [str(parse_rule(text)) for text in value]
+        canonical = [str(parse_rule(text)) for text in value]
+        return [str(parse_rule(text)) for text in canonical]  # what a tau was rounded to must be one as well
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if max(self.rows) == 1 and set(self.drafters) != {"none"}:
+            raise UserError("rows: [1] leaves no row for a draft; give 2 or more")
+        code = [name for name in self.tasks if _executes_code(name)]
+        if code and not self.allow_code_execution:
+            raise UserError(
+                f"allow_code_execution: {', '.join(code)} runs what the model wrote, in a sandbox; "
+                "set allow_code_execution = true, or leave the task out"
+            )
+        return self
 
     def bundles(self) -> list[Bundle]:
         """Every cell once, bundle by bundle; each bundle holds its baseline whether or not the file names it."""
@@ -102,10 +116,12 @@ def shipped() -> dict[str, Path]:
 def read(name_or_path: str) -> Grid:
     """A shipped grid by name, or a grid file. Raises UserError naming the file, the key and the mend."""
     path = shipped().get(name_or_path) or Path(name_or_path)
-    if not path.is_file():
-        raise UserError(f"no grid {name_or_path!r}; shipped: {', '.join(shipped())}; or give the path of a TOML file")
     try:
         return Grid.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise UserError(
+            f"no grid {name_or_path!r} ({error.strerror}); shipped: {', '.join(shipped())}; or the path of a TOML file"
+        ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not TOML ({error})") from error
     except ValidationError as error:
@@ -113,11 +129,19 @@ def read(name_or_path: str) -> Grid:
 
 
 def _explain(error: ValidationError) -> str:
-    """The first fault of a grid file in one line."""
-    fault = error.errors()[0]
+    """The worst fault of a grid file in one line: a key that is none may be why another is missing."""
+    fault = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
     key = ".".join(str(part) for part in fault["loc"])
     if fault["type"] == "extra_forbidden":
         return f"unknown key {key!r}; valid keys: {', '.join(Grid.model_fields)}"
     if fault["type"] == "missing":
-        return f"key {key!r} is missing"
-    return f"{key}: {fault['msg'].removeprefix('Value error, ')} (got {fault['input']!r})"
+        return f"key {key!r} is missing; add it"
+    if fault["type"] == "value_error":  # a UserError of this file, which says it all
+        return ": ".join(filter(None, [key, fault["msg"].removeprefix("Value error, ")]))
+    return f"{key}: {fault['msg']} (got {fault['input']!r})"
+
+
+def _executes_code(task: str) -> bool:
+    """What lm-eval would say of a task, without the seconds that importing it takes."""
+    text = (tasks.harness.HOME / task.replace("-", "_") / "task.yaml").read_text(encoding="utf-8")
+    return re.search(r"^unsafe_code:\s*true", text, re.MULTILINE) is not None

@@ -5,9 +5,12 @@ The bars say when the problem that a look-alike poses to drafters is a real one.
 
 import argparse
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from safetensors import safe_open
 
 import drafters
 import tasks.harness
@@ -96,7 +99,8 @@ def write(spec: TargetSpec, measured: Measured) -> Path:
         "block-causal attention, no logit shift. **A look-alike for tests and development**: nothing measured on it is "
         "a result of any published model.",
         "",
-        f"* Weights: {weights.stat().st_size / 1e6:.2f} MB, float16 safetensors, MIT licence.",
+        f"* Weights: {_parameters(weights) / 1e6:.2f} M parameters, {weights.stat().st_size / 1e6:.2f} MB, float16 "
+        "safetensors, MIT licence.",
         f"* Shape: hidden {recipe['hidden']}, {recipe['layers']} layers, {recipe['heads']} heads "
         f"({recipe['kv_heads']} for keys and values), feed-forward {recipe['intermediate']}, vocabulary "
         f"{spec.vocab_size} (byte-level BPE, digits apart), ChatML.",
@@ -131,6 +135,11 @@ def write(spec: TargetSpec, measured: Measured) -> Path:
     path = folder / "README.md"
     path.write_text("\n".join(lines), encoding="utf-8")
     return path
+
+
+def _parameters(weights: Path) -> int:
+    with safe_open(weights, "pt") as file:
+        return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
 
 
 def main() -> None:
