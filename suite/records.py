@@ -150,7 +150,8 @@ class Result:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
-        return cls(values["schema"], values["cell_id"], Summary(**values["summary"]), values["files"])
+        files = {name: dict(known) for name, known in values["files"].items()}
+        return cls(values["schema"], values["cell_id"], Summary(**values["summary"]), files)
 
 
 @dataclass(frozen=True)

@@ -80,8 +80,8 @@ def run_bundle(bundle: Bundle, store: Store, allow_code_execution: bool, progres
             except Exception as error:  # noqa: BLE001 - without its baseline a bundle ends; the next one may not
                 _fail(store, bundle.baseline, error)
                 return False
-            for cell, error in failures.items():
-                _fail(store, cell, error)
+            for cell, fault in failures.items():
+                _fail(store, cell, fault)
             methods = [method for method in methods if method.cell not in failures]
             store.append(bundle, visit, process)
             visited.append(visit)

@@ -4,7 +4,8 @@
     results/<machine>/<grid>/partial/<bundle id>.<code>/<process>.jsonl      while a bundle runs
 
 Finished files appear whole or not at all (temporary name, fsync, link: the first writer wins) and are never
-written again. `result.json` comes last and means DONE.
+written again. `manifest.json` comes first, so that leftovers tell what they are of; `result.json` comes last
+and means DONE.
 """
 
 import errno
@@ -14,18 +15,22 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from suite import records
 from suite.cells import Bundle, Cell
 from suite.errors import UserError
 from suite.machine import code_hash
 from suite.records import Failure, Manifest, Result, Sample, Step, Visit
+
+T = TypeVar("T")
+CONTENT = ("manifest.json", "samples.jsonl", "steps.jsonl")
+"""What `result.json` vouches for."""
 
 
 @dataclass(frozen=True)
@@ -50,18 +55,19 @@ class Store:
     def failed(self, cell: Cell) -> list[Failure]:
         """Its failed attempts, oldest first."""
         folder = self.root / cell.id / "failures"
-        return [Failure(**_load(path)) for path in sorted(folder.glob("*.json"))]
+        return [_load(path, lambda values: Failure(**values)) for path in sorted(folder.glob("*.json"))]
 
     def read(self, cell: Cell) -> Finished:
         """Raises UserError when a file is damaged, missing, or of a newer schema."""
         folder = self.root / cell.id
-        result = Result.from_json(_load(folder / "result.json"))
-        for name, known in result.files.items():
-            if not (folder / name).exists() or _sha256(folder / name) != known["sha256"]:
+        result = _load(folder / "result.json", Result.from_json)
+        if result.cell_id != cell.id:
+            raise UserError(f"{folder}: holds the result of {result.cell_id}; remove the folder and run again")
+        for name in CONTENT:
+            if result.files.get(name, {}).get("sha256") != _sha256(folder / name):
                 raise UserError(f"{folder / name}: damaged or missing; remove the folder {folder.name} and run again")
-        samples = [Sample.from_json(line) for line in _lines(folder / "samples.jsonl")]
-        manifest = _load(folder / "manifest.json")
-        return Finished(Cell.from_json(manifest["cell"]), manifest, samples, result)
+        manifest = _load(folder / "manifest.json", dict)
+        return Finished(Cell.from_json(manifest["cell"]), manifest, _samples(folder), result)
 
     def append(self, bundle: Bundle, visit: Visit, process: str) -> None:
         """Add a visit to the partial file of `process`; it is on the disk when this returns."""
@@ -74,37 +80,35 @@ class Store:
                 os.fsync(file.fileno())
 
     def visits(self, bundle: Bundle) -> list[Visit]:
-        """What earlier processes have done of a bundle, in any order; a torn last line is dropped."""
-        return [
-            Visit.from_json(line)
-            for path in sorted(self._partial(bundle).glob("*.jsonl"))
-            for line in _lines(path, torn=True)
-        ]
+        """What earlier processes have done of a bundle, in any order."""
+        return [visit for path in sorted(self._partial(bundle).glob("*.jsonl")) for visit in _whole_visits(path)]
 
     def attempts(self, bundle: Bundle) -> int:
         """How many processes have worked on an unfinished bundle."""
         return len(list(self._partial(bundle).glob("*.jsonl")))
 
     def finish(self, cell: Cell, manifest: Manifest, samples: list[Sample], steps: list[Step], metric: str) -> None:
+        """Publish what a cell came to, and with that make it DONE."""
         folder = self.root / cell.id
         with _writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
+            if not self.done(cell) and _foreign(folder / "manifest.json", manifest):
+                _empty(folder)
+            _publish(folder / "manifest.json", _json(manifest))
             _publish(folder / "samples.jsonl", _json_lines(samples))
             _publish(folder / "steps.jsonl", _json_lines(steps))
-            _publish(folder / "manifest.json", _json(manifest))
             # Another process may have been first with any of these: the result describes what lies on the disk.
-            lying = [Sample.from_json(line) for line in _lines(folder / "samples.jsonl")]
-            names = ["samples.jsonl", "steps.jsonl", "manifest.json"]
-            files = {name: {"lines": _count(folder / name), "sha256": _sha256(folder / name)} for name in names}
-            _publish(
-                folder / "result.json",
-                _json(Result(records.SCHEMA, cell.id, records.summarise(lying, metric), files)),
-            )
+            summary = records.summarise(_samples(folder), metric)
+            files = {name: {"lines": _count(folder / name), "sha256": _sha256(folder / name)} for name in CONTENT}
+            _publish(folder / "result.json", _json(Result(records.SCHEMA, cell.id, summary, files)))
 
     def clear(self, bundle: Bundle) -> None:
-        """Forget the partial files of a bundle whose cells are all done."""
+        """Forget the partial files of a bundle whose cells are all done, and what killed processes left in them."""
         for folder in (self.root / "partial").glob(f"{glob.escape(bundle.id)}.*"):
             shutil.rmtree(folder, ignore_errors=True)
+        for cell in bundle.cells:
+            for temporary in (self.root / cell.id).glob(".*"):
+                temporary.unlink(missing_ok=True)
 
     def fail(self, cell: Cell, error: BaseException, traceback: str) -> None:
         now = datetime.now(UTC)
@@ -114,16 +118,15 @@ class Store:
         folder = self.root / cell.id / "failures"
         with _writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            _publish(folder / f"{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}.json", _json(failure))
+            _publish(folder / f"{now:%Y%m%dT%H%M%S.%f}-{uuid.uuid4().hex[:6]}.json", _json(failure))
 
     def write_report(self, name: str, text: str) -> Path:
         """Write a derived file beside the cells, replacing an earlier one; it can be rebuilt at will."""
         path = self.root / name
         with _writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_name(f".{name}.{uuid.uuid4().hex}")
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(path)
+            with _temporary(path, text.encode()) as temporary:
+                temporary.replace(path)
         return path
 
     def _partial(self, bundle: Bundle) -> Path:
@@ -133,12 +136,7 @@ class Store:
 
 def _publish(path: Path, content: bytes) -> None:
     """Make `path` appear with all of `content`; a file that is there already stays."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+    with _temporary(path, content) as temporary:
         try:
             os.link(temporary, path)
         except FileExistsError:
@@ -148,6 +146,18 @@ def _publish(path: Path, content: bytes) -> None:
             os.fsync(directory)
         finally:
             os.close(directory)
+
+
+@contextmanager
+def _temporary(path: Path, content: bytes) -> Iterator[Path]:
+    """A hidden file beside `path` with all of `content` on the disk."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        yield temporary
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -162,20 +172,50 @@ def _writing(path: Path) -> Iterator[None]:
         raise UserError(f"cannot write {path}: {reason}; what was finished is safe, run again to go on") from error
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _foreign(path: Path, manifest: Manifest) -> bool:
+    """Whether there is a manifest at `path`, of other code or settings (the target's weights are among them)."""
+    try:
+        lying = json.loads(path.read_bytes())
+        return bool((lying["code"], lying["settings"]) != (manifest.code, manifest.settings))
+    except FileNotFoundError:
+        return False
+    except (ValueError, KeyError, TypeError):
+        return True
+
+
+def _empty(folder: Path) -> None:
+    """Remove what a killed process left of a cell; the failures are in a folder of their own and stay."""
+    for path in folder.iterdir():
+        if path.is_file():
+            path.unlink(missing_ok=True)
+
+
+def _load(path: Path, parse: Callable[[dict[str, Any]], T]) -> T:
     try:
         values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        schema = int(values["schema"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: not a result file ({error}); remove its folder and run again") from error
-    if schema > records.SCHEMA:
-        raise UserError(f"{path}: written by schema {schema}, this spotbench reads up to {records.SCHEMA}; upgrade it")
-    return values
+        if (schema := int(values["schema"])) <= records.SCHEMA:
+            return parse(values)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise UserError(f"{path}: not a result file ({reason}); remove its folder and run again") from error
+    raise UserError(f"{path}: written by schema {schema}, this spotbench reads up to {records.SCHEMA}; upgrade it")
 
 
-def _lines(path: Path, torn: bool = False) -> list[dict[str, Any]]:
-    lines = path.read_bytes().split(b"\n")
-    return [json.loads(line) for line in (lines[:-1] if torn else lines) if line]
+def _samples(folder: Path) -> list[Sample]:
+    return [Sample.from_json(json.loads(line)) for line in (folder / "samples.jsonl").read_bytes().splitlines()]
+
+
+def _whole_visits(path: Path) -> Iterator[Visit]:
+    """The visits of a partial file. What a kill or a full disk left torn is dropped: its prompt is decoded again."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:  # another process has just finished the bundle
+        return
+    for line in lines:
+        try:
+            yield Visit.from_json(json.loads(line))
+        except (ValueError, KeyError, TypeError):
+            continue
 
 
 def _json(record: Any) -> bytes:
@@ -191,4 +231,5 @@ def _count(path: Path) -> int:
 
 
 def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    """The empty string if there is no such file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
