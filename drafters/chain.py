@@ -18,9 +18,12 @@ class Nested(Drafter):
     def propose(self, view: DraftView, rows: int) -> list[State]:
         state = view.state
         drafts: list[State] = []
-        while len(drafts) < rows and len(open_ := masked(state)) > 1:
+        while len(drafts) < rows:
+            open_ = masked(state)
             choice = view.choice(len(state) - len(open_), coupled=self.coupled)
             picked = self.pick(view, choice, open_)
+            if len(picked) == len(open_):  # a complete state has no step left to verify
+                break
             state = fill(state, picked, [choice.tokens[i][0] for i in picked])
             drafts.append(state)
         return drafts
