@@ -27,8 +27,8 @@ class CommitRule(Protocol):
         """Indices into `confidences`, ascending, never empty."""
         ...
 
-    def gap(self, confidences: Sequence[float], n: int) -> float:
-        """How far the confidences are from choosing otherwise about entry `n`; 0 is a tie."""
+    def gap(self, confidences: Sequence[float], chosen: Sequence[int]) -> float:
+        """How far some confidence would have to move for `chosen` to be chosen; 0 for the choice and its ties."""
         ...
 
 
@@ -39,9 +39,8 @@ class Exact:
     def choose(self, confidences: Sequence[float]) -> list[int]:
         return [max(range(len(confidences)), key=lambda n: (confidences[n], -n))]
 
-    def gap(self, confidences: Sequence[float], n: int) -> float:
-        others = [c for m, c in enumerate(confidences) if m != n]
-        return abs(confidences[n] - max(others)) if others else math.inf
+    def gap(self, confidences: Sequence[float], chosen: Sequence[int]) -> float:
+        return max(confidences) - confidences[chosen[0]] if len(chosen) == 1 else math.inf
 
     def __str__(self) -> str:
         return "exact"
@@ -60,9 +59,12 @@ class Threshold:
     def choose(self, confidences: Sequence[float]) -> list[int]:
         return [n for n, c in enumerate(confidences) if c > self.tau] or Exact().choose(confidences)
 
-    def gap(self, confidences: Sequence[float], n: int) -> float:
-        here = abs(confidences[n] - self.tau)
-        return here if max(confidences) > self.tau else min(here, Exact().gap(confidences, n))
+    def gap(self, confidences: Sequence[float], chosen: Sequence[int]) -> float:
+        above = [c - self.tau for n, c in enumerate(confidences) if n not in chosen]
+        below = [self.tau - confidences[n] for n in chosen]
+        as_set = max(0.0, *above, *below) if chosen else math.inf
+        as_fallback = max(Exact().gap(confidences, chosen), max(confidences) - self.tau)
+        return min(as_set, as_fallback)
 
     def __str__(self) -> str:
         return f"threshold({self.tau:g})"

@@ -40,17 +40,14 @@ def diverge(
     block, mine = baseline[at]
     other_block, other = method[at]
     state, prediction, logits = seen[at]
-    positions, _, score = scores(logits, state, policy, seed, block)
-    token_gap = confidence_gap = 0.0
-    where = [i for i, (a, b) in enumerate(zip(mine, other, strict=True)) if a != b]
-    for i in where:
-        if i not in positions or block != other_block:
-            token_gap = math.inf
-        elif MASK in (mine[i], other[i]):
-            confidence_gap = max(confidence_gap, policy.rule.gap(prediction.confidences, positions.index(i)))
-        else:
-            row = score[positions.index(i)]
-            token_gap = max(token_gap, float(row[mine[i]] - row[other[i]]))
+    token_gap, confidence_gap = math.inf, math.inf
+    if block == other_block and all(old in (MASK, new) for old, new in zip(state, other, strict=True)):
+        positions, _, score = scores(logits, state, policy, seed, block)
+        committed = [n for n, i in enumerate(positions) if other[i] != MASK]
+        leads = [float(score[n].max() - score[n, other[positions[n]]]) for n in committed]
+        token_gap = max(leads, default=math.inf)
+        confidence_gap = policy.rule.gap(prediction.confidences, committed)
     step = sum(visited == block for visited, _ in baseline[:at])
+    position = next((i for i, (a, b) in enumerate(zip(mine, other, strict=True)) if a != b), 0)
     tie = max(token_gap, confidence_gap) <= TOLERANCE[target.dtype]
-    return Divergence(block, step, where[0] if where else 0, token_gap, confidence_gap, tie)
+    return Divergence(block, step, position, token_gap, confidence_gap, tie)

@@ -32,7 +32,8 @@ def pooled_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> 
 def mean(values: Sequence[float], groups: Sequence[str] | None = None) -> Interval:
     """Mean over prompts."""
     data = np.asarray(values, float)
-    return Interval(float(data.mean()), *_ends(_resample(groups, len(data)) @ data))
+    means = _resample(groups, len(data)) @ data
+    return Interval(float(data.mean()), *_ends(means))
 
 
 def _resample(groups: Sequence[str] | None, size: int) -> np.ndarray:

@@ -13,16 +13,18 @@ from suite.errors import UserError
 def test_exact_takes_the_most_confident_position_the_lower_one_on_a_tie() -> None:
     assert Exact().choose([0.2, 0.9, 0.9]) == [1]
     assert Exact().choose([1.0, 1.0, 1.0]) == [0]
-    assert Exact().gap([0.2, 0.9, 0.8], 1) == pytest.approx(0.1)
-    assert Exact().gap([0.2, 0.9, 0.8], 0) == pytest.approx(0.7)
-    assert Exact().gap([0.5], 0) == math.inf
+    assert Exact().gap([0.2, 0.9, 0.8], [1]) == 0
+    assert Exact().gap([0.2, 0.9, 0.8], [0]) == pytest.approx(0.7)
+    assert Exact().gap([0.9, 0.9], [0, 1]) == math.inf
 
 
 def test_threshold_takes_all_above_tau_and_one_if_none_is() -> None:
     assert Threshold(0.5).choose([0.6, 0.5, 0.51]) == [0, 2]
     assert Threshold(0.9).choose([0.6, 0.5, 0.6]) == [0]
-    assert Threshold(0.5).gap([0.6, 0.48], 1) == pytest.approx(0.02)
-    assert Threshold(0.9).gap([0.6, 0.59], 1) == pytest.approx(0.01), "the fallback's order is the closer decision"
+    assert Threshold(0.5).gap([0.6, 0.48], [0]) == 0
+    assert Threshold(0.5).gap([0.6, 0.48], [0, 1]) == pytest.approx(0.02)
+    assert Threshold(0.5).gap([0.6, 0.48], []) == math.inf
+    assert Threshold(0.9).gap([0.6, 0.59], [1]) == pytest.approx(0.01), "the fallback's order is the closer decision"
 
 
 @pytest.mark.parametrize("text", ["exact", "threshold(0.9)", "threshold(.85)"])
