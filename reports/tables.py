@@ -1,11 +1,14 @@
 """The drafter tables: one specification each, rendered as Markdown, CSV and for the terminal."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import pandas as pd
+from rich.cells import cell_len
 from rich.table import Table
+from rich.text import Text
 
 from suite.measure.acceptance import Acceptance, acceptance
 from suite.measure.stats import Interval, mean, pooled_ratio, ratio
@@ -79,18 +82,21 @@ class Part:
 
 @dataclass(frozen=True)
 class Column(Generic[T]):
+    """`brief`: what to show where the terminal is too narrow."""
+
     name: str
     show: Callable[[T], str]
     left: bool = False
+    brief: Callable[[T], str] | None = None
 
 
 METHODS: list[Column[Line]] = [
     Column("drafter", lambda x: x.drafter, left=True),
     Column("rows", lambda x: str(x.rows)),
     Column("passes", lambda x: f"{x.passes:.1f}"),
-    Column("pass reduction", lambda x: _interval(x.reduction)),
+    Column("pass reduction", lambda x: _interval(x.reduction), brief=lambda x: f"{x.reduction.value:.2f}"),
     Column("tokens/s", lambda x: f"{x.tokens_per_s:.0f}"),
-    Column("speed-up", lambda x: _interval(x.speedup)),
+    Column("speed-up", lambda x: _interval(x.speedup), brief=lambda x: f"{x.speedup.value:.2f}"),
     Column("accuracy", lambda x: f"{x.accuracy.value:.2f}"),
     Column("exact match", lambda x: f"{x.exact_match:.1%}" + _faults(x)),
 ]
@@ -185,17 +191,36 @@ def _baseline(task: str, part: pd.DataFrame) -> Baseline:
         prefill_share=float(prefill / (prefill + part["decode_s"].sum())),
         empty=int(part["empty"].sum()),
         repetitive=int(part["repetitive"].sum()),
-        stale_tokens=float(part["stale_tokens"].sum() / part["stale_commits"].sum()),
-        stale_choices=float(part["stale_choices"].sum() / part["stale_steps"].sum()),
+        stale_tokens=_share(part["stale_tokens"].sum(), part["stale_commits"].sum()),
+        stale_choices=_share(part["stale_choices"].sum(), part["stale_steps"].sum()),
     )
 
 
-def terminal(title: str, columns: Sequence[Column[T]], rows: Sequence[T]) -> Table:
-    table = Table(title=title, title_justify="left", padding=(0, 1), box=None, header_style="bold")
-    for column in columns:
-        table.add_column(column.name, justify="left" if column.left else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(column.show(row) for column in columns))
+def terminal(title: str, columns: Sequence[Column[T]], rows: Sequence[T], width: int) -> Table:
+    """For a terminal `width` characters wide: from the right, columns become brief until all fit; none is cut off."""
+    table = Table(title=title, title_justify="left", padding=(0, 2, 0, 0), box=None, header_style="bold")
+    shown = [[column.show(row) for row in rows] for column in columns]
+    heads = [column.name.replace(" ", "\n") for column in columns]
+
+    def needed() -> int:
+        return sum(
+            2 + max(map(cell_len, "\n".join([head, *cells]).splitlines()))
+            for head, cells in zip(heads, shown, strict=True)
+        )
+
+    for n, column in reversed(list(enumerate(columns))):
+        if column.brief and needed() > width:
+            shown[n] = [column.brief(row) for row in rows]
+    for column, head in zip(columns, heads, strict=True):
+        table.add_column(
+            head,
+            justify="left" if column.left else "right",
+            no_wrap=not column.left,
+            overflow="fold",
+            vertical="bottom",
+        )
+    for cells in zip(*shown, strict=True):
+        table.add_row(*map(Text, cells))
     return table
 
 
@@ -239,6 +264,10 @@ def csv(made: Sequence[Part]) -> str:
         for x in part.lines
     ]
     return str(pd.DataFrame(records).to_csv(index=False))
+
+
+def _share(part: float, whole: float) -> float:
+    return float(part / whole) if whole else math.nan
 
 
 def _spread(name: str, x: Interval) -> dict[str, float]:

@@ -2,18 +2,22 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from suite.errors import UserError
 
 if TYPE_CHECKING:
+    from suite import runner
+    from suite.grid import Grid
     from suite.store import Store
 
 app = typer.Typer(
@@ -22,7 +26,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-show = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+show = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120, highlight=False)
+aside = Console(stderr=True, highlight=False)
 GridName = Annotated[str, typer.Argument(metavar="GRID", help="A shipped grid's name, or the path of a TOML file.")]
 Results = Annotated[
     Path, typer.Option("--results", envvar="SPOTBENCH_RESULTS", help="Folder for results.", file_okay=False)
@@ -35,10 +40,11 @@ def list_(
     kind: Annotated[str, typer.Argument(help="targets, tasks, drafters, grids, or nothing for all.")] = "",
 ) -> None:
     """Targets, tasks, drafters and grids there are."""
-    import drafters
-    import tasks.harness
-    from suite import grid
-    from suite.targets import catalog
+    with _starting():
+        import drafters
+        import tasks.harness
+        from suite import grid
+        from suite.targets import catalog
 
     kinds = {
         "targets": [(spec.name, spec.note) for spec in catalog.CATALOG.values()],
@@ -50,22 +56,18 @@ def list_(
         raise UserError(f"nothing to list under {kind!r}; say one of: {', '.join(kinds)}")
     for name, entries in kinds.items():
         if kind in ("", name):
-            table = Table(title=name, title_justify="left", show_header=False, box=None, padding=(0, 2))
+            table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+            table.add_column(no_wrap=True)
             for entry in entries:
-                table.add_row(*entry)
-            show.print(table)
+                table.add_row(*map(escape, entry))
+            show.print(f"[bold]{name}[/]", table, "")
 
 
 @app.command()
 def plan(grid_name: GridName, results: Results = HERE) -> None:
     """Count what a grid holds and what is missing; run nothing."""
-    from suite import grid
-
-    wanted = grid.read(grid_name)
-    store = _store(results, wanted.name)
-    table = Table(title=f"{wanted.name}: {len(wanted.cells())} cells in {len(wanted.bundles())} bundles")
-    for column in ("bundle", "methods", "prompts", "decodes", "done"):
-        table.add_column(column, justify="left" if column == "bundle" else "right")
+    wanted, store = _open(grid_name, results)
+    table = _table("bundle", "methods", "prompts", "decodes", "done")
     for bundle in wanted.bundles():
         prompts = bundle.baseline.prompts
         table.add_row(
@@ -76,32 +78,28 @@ def plan(grid_name: GridName, results: Results = HERE) -> None:
             str(sum(store.done(cell) for cell in bundle.cells)),
         )
     show.print(table)
+    done = sum(store.done(cell) for cell in wanted.cells())
+    show.print(f"{wanted.name}: {len(wanted.cells())} cells in {len(wanted.bundles())} bundles, {done} done")
 
 
 @app.command()
 def run(grid_name: GridName, results: Results = HERE) -> None:
     """Run what is missing of a grid on this machine, then report. Interrupt it at will; run it again to go on."""
-    from suite import grid, runner
-
-    wanted = grid.read(grid_name)
-    store = _store(results, wanted.name)
+    wanted, store = _open(grid_name, results)
     todo = [bundle for bundle in wanted.bundles() if not all(store.done(cell) for cell in bundle.cells)]
-    if not todo:
+    if todo:
+        with _starting():
+            from suite import runner
+        with _telling(wanted.name, len(todo)) as begin:
+            for n, bundle in enumerate(todo):
+                runner.run_bundle(bundle, store, wanted.allow_code_execution, begin(n))
+    else:
         show.print(f"{wanted.name}: all {len(wanted.cells())} cells are done, nothing to run")
-    with _progress() as progress:
-        whole = progress.add_task(wanted.name, total=len(todo))
-        part = progress.add_task("", total=None)
-
-        def tell(what: str, done: int, total: int) -> None:
-            progress.update(part, description=what, completed=done, total=total or None)
-
-        for bundle in todo:
-            runner.run_bundle(bundle, store, wanted.allow_code_execution, tell)
-            progress.advance(whole)
     report(grid_name, results)
     failed = [(cell, store.failed(cell)) for cell in wanted.cells() if not store.done(cell)]
     for cell, failures in failed:
-        show.print(f"[red]failed[/] {cell.id}: {failures[-1].message if failures else 'not run'}", soft_wrap=True)
+        why = f"{failures[-1].error}: {_line(failures[-1].message)}" if failures else "not run: its baseline failed"
+        show.print(f"[red]failed[/] {cell.id}: {escape(why)}", soft_wrap=True)
     if failed:
         raise typer.Exit(1)
 
@@ -109,37 +107,32 @@ def run(grid_name: GridName, results: Results = HERE) -> None:
 @app.command()
 def status(grid_name: GridName, results: Results = HERE) -> None:
     """How far a grid is."""
-    from suite import grid
-
-    wanted = grid.read(grid_name)
-    store = _store(results, wanted.name)
-    table = Table(title=f"{wanted.name} in {store.root}")
-    for column in ("bundle", "done", "failed", "missing", "prompts in progress"):
-        table.add_column(column, justify="left" if column == "bundle" else "right")
+    wanted, store = _open(grid_name, results)
+    table = _table("bundle", "cells", "done", "failed", "missing", "prompts begun")
     for bundle in wanted.bundles():
         done = [cell for cell in bundle.cells if store.done(cell)]
         failed = [cell for cell in bundle.cells if cell not in done and store.failed(cell)]
         table.add_row(
             bundle.id,
+            str(len(bundle.cells)),
             str(len(done)),
             str(len(failed)),
             str(len(bundle.cells) - len(done) - len(failed)),
             str(len({visit.doc_id for visit in store.visits(bundle)})),
         )
     show.print(table)
+    show.print(f"results: {escape(str(store.root))}", soft_wrap=True)
 
 
 @app.command()
 def check(grid_name: GridName, results: Results = HERE) -> None:
-    """Fail on cells that are lossy, incomplete or degenerate."""
-    from suite import grid
+    """Fail on cells that are lossy, incomplete, damaged or degenerate."""
     from suite.check import check as find
 
-    wanted = grid.read(grid_name)
-    store = _store(results, wanted.name)
+    wanted, store = _open(grid_name, results)
     faults = find(store, wanted.cells())
     for fault in faults:
-        show.print(f"[red]{fault.kind}[/] {fault.cell.id}: {fault.detail}", soft_wrap=True)
+        show.print(f"[red]{fault.kind}[/] {fault.cell.id}: {escape(fault.detail)}", soft_wrap=True)
     show.print(f"{wanted.name}: {len(wanted.cells())} cells, {len({fault.cell for fault in faults})} at fault")
     if faults:
         raise typer.Exit(1)
@@ -150,47 +143,103 @@ def report(grid_name: GridName, results: Results = HERE) -> None:
     """Tables of what is done, here and as Markdown and CSV beside the results."""
     from reports import report as reports
     from reports import tables
-    from suite import grid
 
-    wanted = grid.read(grid_name)
-    store = _store(results, wanted.name)
+    wanted, store = _open(grid_name, results)
     path, made = reports.write(wanted.name, wanted.about, store, wanted.cells())
     for part in made:
-        show.print(tables.terminal(part.setting.title, tables.METHODS, part.lines), "")
+        show.print(tables.terminal(part.setting.title, tables.METHODS, part.lines, show.width), "")
     show.print(tables.METHODS_NOTE if made else "nothing is done yet", style="dim")
-    show.print(f"results: {store.root}\nreport:  {path}", soft_wrap=True)
+    missing = sum(not store.done(cell) for cell in wanted.cells())
+    if made and missing:
+        show.print(
+            f"[yellow]incomplete[/]: {missing} of {len(wanted.cells())} cells are not done, and not in the tables"
+        )
+    show.print(f"results: {escape(str(store.root))}\nreport:  {escape(str(path))}", soft_wrap=True)
 
 
 @app.command()
 def doctor() -> None:
     """What this machine can run, and why not."""
-    from suite import doctor as examine
+    with _starting():
+        from suite import doctor as examine
 
     faults = 0
     for finding in examine.examine():
         faults += not finding.good
-        show.print(
-            f"{'[green]ok[/]  ' if finding.good else '[red]fault[/]'} {finding.what}: {finding.detail}", soft_wrap=True
-        )
+        mark = "[green]ok[/]   " if finding.good else "[red]fault[/]"
+        show.print(f"{mark} {finding.what}: {escape(finding.detail)}", soft_wrap=True)
     if faults:
         raise typer.Exit(1)
 
 
-def _store(results: Path, grid_name: str) -> "Store":
-    from suite import machine
-    from suite.store import Store
+def _open(grid_name: str, results: Path) -> "tuple[Grid, Store]":
+    with _starting():
+        from suite import grid, machine
+        from suite.store import Store
 
-    return Store(results / machine.name() / grid_name)
+        wanted = grid.read(grid_name)
+        return wanted, Store(results / machine.name() / wanted.name)
 
 
-def _progress() -> Progress:
-    return Progress(
+@contextmanager
+def _starting() -> Iterator[None]:
+    """Around imports, which take seconds: the user sees that something happens."""
+    if aside.is_terminal:
+        with aside.status("starting"):
+            yield
+    else:
+        yield
+
+
+def _table(*columns: str) -> Table:
+    """Names in the first column, which folds where it must; figures in the others, which never do."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for n, column in enumerate(columns):
+        table.add_column(column, justify="right" if n else "left", no_wrap=n > 0, overflow="fold")
+    return table
+
+
+@contextmanager
+def _telling(name: str, bundles: int) -> "Iterator[Callable[[int], runner.Progress]]":
+    """How far a run is, on stderr: two bars on a terminal, else a line for each bundle and each thing done in it.
+
+    Call what it yields with the number of a bundle to get the progress of that bundle.
+    """
+    bars = Progress(
         TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[count]}"),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=aside,
+        disable=not aside.is_terminal,
     )
+    whole = bars.add_task(escape(name), total=bundles, count="")
+    part = bars.add_task("", total=1, count="")
+
+    def begin(n: int) -> "runner.Progress":
+        bars.reset(part)
+        before = ""
+
+        def tell(what: str, done: int, total: int) -> None:
+            nonlocal before
+            bars.update(whole, completed=n + done / max(1, total), count=f"bundle {n + 1} of {bundles}")
+            count = f"prompt {min(done + 1, total)} of {total}" if total else ""
+            bars.update(part, description=escape(what), completed=done, total=max(1, total), count=count)
+            if bars.disable and what != before:
+                aside.print(f"{name}, bundle {n + 1} of {bundles}: {what}", soft_wrap=True, markup=False)
+            before = what
+
+        return tell
+
+    with bars:
+        yield begin
+
+
+def _line(message: str) -> str:
+    """The first line of a message."""
+    return next(iter(message.splitlines()), "")
 
 
 def main() -> None:
@@ -204,10 +253,12 @@ def _guard(command: Callable[[], None]) -> None:
     try:
         command()
     except UserError as error:
-        Console(stderr=True, highlight=False).print(f"[red]spotbench:[/] {error}", soft_wrap=True, markup=True)
+        aside.print(f"[red]spotbench:[/] {escape(str(error))}", soft_wrap=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        Console(stderr=True).print("interrupted; the same command goes on from here")
+    except (KeyboardInterrupt, SystemExit) as stop:
+        if isinstance(stop, SystemExit) and stop.code != 130:  # which is how typer ends on an interrupt
+            raise
+        aside.print("interrupted; the same command goes on from here")
         sys.exit(130)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from suite import machine
 from suite.targets import catalog
+from tasks import sandbox
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ def examine() -> Iterator[Finding]:
     free = shutil.disk_usage(Path.cwd()).free / 2**30
     yield Finding(free > 1, "disk", f"{free:.0f} GiB free here" + ("" if free > 1 else "; results need about 1"))
     yield Finding(os.access(Path.cwd(), os.W_OK), "results", "this folder can be written to; --results names another")
+    closed = "its own namespaces: no network" if sandbox.confined() else "no namespaces here: its network stays open"
+    yield Finding(True, "sandbox for model-written code", closed)
     for spec in catalog.CATALOG.values():
         there = (Path(spec.source) / "model.safetensors").is_file()
         yield Finding(there, spec.name, "weights are here" if there else f"no weights at {spec.source}")

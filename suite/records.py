@@ -13,9 +13,9 @@ SCHEMA = 1
 class Divergence:
     """Where a method's states first left the baseline's.
 
-    `step` counts the steps within `block`. The gaps are the baseline's lead over what the method did: in
-    score for another token, in confidence for another position; `tie` says both lie within the numeric
-    tolerance of the dtype.
+    `step` counts the steps within `block`. The gaps are how far the baseline was from doing what the method
+    did: in score for its tokens, in confidence for its positions (infinite where no rounding explains it);
+    `tie` says both lie within the numeric tolerance of the dtype.
     """
 
     block: int
@@ -168,11 +168,15 @@ class Failure:
 
 @dataclass(frozen=True)
 class Visit:
-    """One line of a bundle's partial file: a prompt, and what every method of this process made of it."""
+    """One line of a bundle's partial file: a prompt, and what every method of this process made of it.
+
+    `weights`: the target's, by their hash; a run does not go on with what others made of a prompt.
+    """
 
     doc_id: int
     samples: dict[str, Sample]
     steps: dict[str, list[Step]] = field(default_factory=dict)
+    weights: str = ""
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
@@ -180,6 +184,7 @@ class Visit:
             values["doc_id"],
             {cell: Sample.from_json(sample) for cell, sample in values["samples"].items()},
             {cell: [Step(**step) for step in steps] for cell, steps in values["steps"].items()},
+            values["weights"],
         )
 
 

@@ -55,15 +55,27 @@ def run_bundle(bundle: Bundle, store: Store, allow_code_execution: bool, progres
     task = tasks.harness.load(bundle.baseline.task)
     if task.executes_code and not allow_code_execution:
         raise UserError(f"task {task.name} runs model-written code: set allow_code_execution = true in the grid file")
+    if bundle.baseline.device == "cuda" and not torch.cuda.is_available():
+        raise UserError('device: this machine has no GPU that torch can use; set device = "cpu" in the grid file')
     target = load.load(
         catalog.spec(bundle.baseline.target), bundle.baseline.device, bundle.baseline.dtype, bundle.baseline.layout
     )
     requests = task.requests(target.chat, bundle.baseline.prompts or None)
+    if len(requests) < bundle.baseline.prompts:
+        raise UserError(
+            f"task {task.name} has {len(requests)} prompts, fewer than the grid's {bundle.baseline.prompts}; "
+            "set prompts = 0 for all of them"
+        )
     session = _Session(bundle, target, task, requests)
-    visited = store.visits(bundle)
+    visited = [visit for visit in store.visits(bundle) if visit.weights == session.weights]
     have = {(visit.doc_id, cell) for visit in visited for cell in visit.samples}
     process = uuid.uuid4().hex
-    methods = [Method(cell, drafters.make(cell.drafter)) for cell in missing]
+    methods = []
+    for cell in missing:
+        try:
+            methods.append(Method(cell, drafters.make(cell.drafter)))
+        except Exception as error:  # noqa: BLE001 - as below
+            _fail(store, cell, error)
     warm = False
     for n, request in enumerate(requests):
         todo = [method for method in methods if (request.doc_id, method.cell.id) not in have]
@@ -85,6 +97,7 @@ def run_bundle(bundle: Bundle, store: Store, allow_code_execution: bool, progres
             methods = [method for method in methods if method.cell not in failures]
             store.append(bundle, visit, process)
             visited.append(visit)
+    progress(f"writing {bundle.baseline.task}", len(requests), len(requests))
     for method in methods:
         samples, steps = _collect(method.cell, visited)
         manifest = session.manifest(method.cell, started, max(1, store.attempts(bundle)))
@@ -105,6 +118,7 @@ class _Session:
         cell = bundle.baseline
         self.bundle, self.target, self.task, self.requests = bundle, target, task, requests
         self.baseline = Method(cell, drafters.make(cell.drafter))
+        self.weights = load.weights_hash(target.spec)
         self.policy = Policy(
             block_size=target.spec.block_size,
             max_new_tokens=task.max_new_tokens,
@@ -152,22 +166,25 @@ class _Session:
                     raise
                 failures[method.cell] = error
         baseline = decoded[self.baseline.cell]
-        wanted = {method.cell for method in todo}
-        stale = self._stale(prompt, seed) if self.baseline.cell in wanted else None
-        samples = {
-            cell.id: self._sample(request, prompt, seed, one, baseline, stale if cell.is_baseline else None)
-            for cell, one in decoded.items()
-            if cell in wanted
-        }
-        steps = {
-            cell.id: [
-                Step(request.doc_id, k, p.rows, p.depth, p.draft_s, p.verify_s, p.host_s)
-                for k, p in enumerate(one.passes)
-            ]
-            for cell, one in decoded.items()
-            if cell in wanted and n < STEPS_KEPT
-        }
-        return Visit(request.doc_id, samples, steps), failures
+        stale = self._stale(prompt, seed) if any(method.cell.is_baseline for method in todo) else None
+        samples: dict[str, Sample] = {}
+        steps: dict[str, list[Step]] = {}
+        for cell in [method.cell for method in todo if method.cell in decoded]:
+            one = decoded[cell]
+            try:
+                sample = self._sample(request, prompt, seed, one, baseline, stale if cell.is_baseline else None)
+            except Exception as error:
+                if cell.is_baseline:
+                    raise
+                failures[cell] = error
+                continue
+            samples[cell.id] = sample
+            if n < STEPS_KEPT:
+                steps[cell.id] = [
+                    Step(request.doc_id, k, p.rows, p.depth, p.draft_s, p.verify_s, p.host_s)
+                    for k, p in enumerate(one.passes)
+                ]
+        return Visit(request.doc_id, samples, steps, self.weights), failures
 
     def _sample(
         self,
@@ -227,7 +244,7 @@ class _Session:
                 "prefix_attention": self.target.spec.prefix_attention,
                 "task_version": self.task.version,
                 "metric": self.task.metric,
-                "weights": load.weights_hash(self.target.spec),
+                "weights": self.weights,
                 "tiny": self.target.spec.tiny,
                 "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
             },

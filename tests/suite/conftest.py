@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from suite import grid
-from tiny_grid import TinyRun, grid_text, spotbench, store_of
+from tests.suite.tiny_grid import TinyRun, grid_text, spotbench, store_of
 
 
 @pytest.fixture(scope="session")
