@@ -1,0 +1,71 @@
+"""A run that is killed again and again ends where an undisturbed one does."""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from suite import grid
+from tests.suite.tiny_grid import CLI, outcomes, spotbench, store_of
+
+KILLS = int(os.environ.get("SPOTBENCH_KILLS", "4"))
+"""How often; 20 takes minutes."""
+GRID = {
+    "tasks": '["tiny-gsm", "tiny-ifeval"]',
+    "prompts": str(2 + KILLS),
+    "drafters": '["chain", "best-first", "oracle"]',
+}
+
+
+def start(file: Path, results: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*CLI, "run", str(file), "--results", str(results)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+
+
+def lines(results: Path) -> int:
+    """Prompts on the disk, finished cells aside."""
+    return sum(path.read_bytes().count(b"\n") for path in results.glob("*/*/partial/*/*.jsonl"))
+
+
+def kill_at_work(process: subprocess.Popen[bytes], results: Path, rng: random.Random) -> bool:
+    """Kill it some prompts from now and some way into the next one; False if it was through before."""
+    enough = lines(results) + rng.randint(0, 1)
+    while process.poll() is None and lines(results) < enough:
+        time.sleep(0.01)
+    time.sleep(rng.uniform(0, 0.4))
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    return process.returncode == -signal.SIGKILL
+
+
+def test_killed_at_any_point_it_ends_where_an_undisturbed_run_does(
+    tmp_path: Path, write_grid: Callable[..., Path]
+) -> None:
+    file, rng = write_grid(**GRID), random.Random(0)
+    cells = grid.read(str(file)).cells()
+    assert spotbench("run", file, "--results", tmp_path / "calm").code == 0
+    for _ in range(KILLS):
+        assert kill_at_work(start(file, tmp_path / "killed"), tmp_path / "killed", rng)
+    assert spotbench("run", file, "--results", tmp_path / "killed").code == 0
+    killed, calm = store_of(tmp_path / "killed"), store_of(tmp_path / "calm")
+    assert outcomes(killed, cells) == outcomes(calm, cells)
+    assert not list((killed.root / "partial").glob("*"))
+
+
+def test_an_interrupt_is_one_line_and_the_run_can_go_on(tmp_path: Path, write_grid: Callable[..., Path]) -> None:
+    file = write_grid(prompts="40")
+    process = start(file, tmp_path / "results")
+    assert process.stderr is not None
+    for line in process.stderr:  # one line for each thing it does
+        if b"tiny-gsm T=" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.decode().strip().splitlines()[-1] == "interrupted; the same command goes on from here"
+    assert b"Traceback" not in err
+    assert spotbench("status", file, "--results", tmp_path / "results").code == 0
