@@ -65,3 +65,9 @@ class Bundle:
     @property
     def id(self) -> str:
         return self.baseline.id
+
+    @property
+    def title(self) -> str:
+        """For people: all that sets it apart within a grid."""
+        cell = self.baseline
+        return f"{cell.target} {cell.task} T={cell.temperature:g} {cell.rule} seed {cell.seed}"

@@ -1,10 +1,11 @@
 """`spotbench check`: whether a grid's results may be quoted."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from suite.cells import Cell
-from suite.store import Store
+from suite.errors import UserError
+from suite.store import Finished, Store
 
 DEGENERATE_SHARE = 0.1
 """A cell with more empty or endlessly repetitive answers than this measures nothing."""
@@ -21,33 +22,49 @@ class Fault:
 
 def check(store: Store, cells: Iterable[Cell]) -> list[Fault]:
     """Every fault of every cell; numeric ties are none."""
-    return [fault for cell in cells for fault in _faults(store, cell)]
-
-
-def _faults(store: Store, cell: Cell) -> list[Fault]:
-    if not store.done(cell):
-        failures = store.failed(cell)
-        if failures:
-            return [Fault(cell, "failed", f"{failures[-1].error}: {failures[-1].message} ({len(failures)} attempts)")]
-        return [Fault(cell, "incomplete", "not run yet")]
-    finished = store.read(cell)
-    summary, faults = finished.result.summary, []
-    if summary.bugs:
-        first = next(s for s in finished.samples if s.divergence and not s.divergence.tie)
-        at = first.divergence
-        assert at is not None
-        faults.append(
-            Fault(
-                cell,
-                "lossy",
-                f"{summary.bugs} of {summary.prompts} answers differ; first: prompt {first.doc_id}, block {at.block}, "
-                f"step {at.step}, position {at.position}, token gap {at.token_gap:.2g}, "
-                f"confidence gap {at.confidence_gap:.2g}",
-            )
-        )
-    degenerate = sum(s.empty or s.repetitive for s in finished.samples)
-    if degenerate > DEGENERATE_SHARE * summary.prompts:
-        faults.append(
-            Fault(cell, "degenerate", f"{summary.empty} empty and {summary.repetitive} repetitive of {summary.prompts}")
-        )
+    faults: list[Fault] = []
+    weights: dict[str, str] = {}  # of each target, those that its first cell was measured on
+    for cell in cells:
+        if not store.done(cell):
+            faults.append(_unfinished(store, cell))
+            continue
+        try:
+            finished = store.read(cell)
+        except UserError as error:
+            faults.append(Fault(cell, "damaged", str(error)))
+            continue
+        faults += _faults(finished)
+        measured_on = finished.manifest["settings"]["weights"]
+        if measured_on != weights.setdefault(cell.target, measured_on):
+            detail = f"measured on weights {measured_on}, cells above on {weights[cell.target]}"
+            faults.append(Fault(cell, "mixed", f"{detail}; remove the folders of one kind and run again"))
     return faults
+
+
+def _unfinished(store: Store, cell: Cell) -> Fault:
+    failures = store.failed(cell)
+    if not failures:
+        return Fault(cell, "incomplete", "not run yet")
+    last, times = failures[-1], f"{len(failures)} attempt{'s' if len(failures) > 1 else ''}"
+    message = next(iter(last.message.splitlines()), "")
+    return Fault(cell, "failed", f"{last.error}: {message} ({times})")
+
+
+def _faults(finished: Finished) -> Iterator[Fault]:
+    """Judged by the samples themselves."""
+    cell, samples = finished.cell, finished.samples
+    if len(samples) < max(1, cell.prompts):
+        yield Fault(cell, "incomplete", f"{len(samples)} of {cell.prompts or 'all'} prompts")
+    lossy = [s for s in samples if not s.exact_match and not (s.divergence and s.divergence.tie)]
+    if lossy:
+        first, at = lossy[0].doc_id, lossy[0].divergence
+        where = (
+            f"block {at.block}, step {at.step}, position {at.position}, token gap {at.token_gap:.2g}, "
+            f"confidence gap {at.confidence_gap:.2g}"
+            if at
+            else "nobody knows where"
+        )
+        yield Fault(cell, "lossy", f"{len(lossy)} of {len(samples)} answers differ; first: prompt {first}, {where}")
+    empty, repetitive = sum(s.empty for s in samples), sum(s.repetitive for s in samples)
+    if sum(s.empty or s.repetitive for s in samples) > DEGENERATE_SHARE * len(samples):
+        yield Fault(cell, "degenerate", f"{empty} empty and {repetitive} repetitive of {len(samples)} answers")

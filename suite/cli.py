@@ -71,7 +71,7 @@ def plan(grid_name: GridName, results: Results = HERE) -> None:
     for bundle in wanted.bundles():
         prompts = bundle.baseline.prompts
         table.add_row(
-            bundle.id,
+            escape(bundle.title),
             str(len(bundle.cells)),
             str(prompts or "all"),
             str(prompts * len(bundle.cells) or "all"),
@@ -106,14 +106,14 @@ def run(grid_name: GridName, results: Results = HERE) -> None:
 
 @app.command()
 def status(grid_name: GridName, results: Results = HERE) -> None:
-    """How far a grid is."""
+    """How far a grid is. begun: prompts that an unfinished bundle already has."""
     wanted, store = _open(grid_name, results)
-    table = _table("bundle", "cells", "done", "failed", "missing", "prompts begun")
+    table = _table("bundle", "cells", "done", "failed", "missing", "begun")
     for bundle in wanted.bundles():
         done = [cell for cell in bundle.cells if store.done(cell)]
         failed = [cell for cell in bundle.cells if cell not in done and store.failed(cell)]
         table.add_row(
-            bundle.id,
+            escape(bundle.title),
             str(len(bundle.cells)),
             str(len(done)),
             str(len(failed)),

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from suite import machine
-from suite.targets import catalog
 from tasks import sandbox
 
 
@@ -20,16 +19,25 @@ class Finding:
 
 
 def examine() -> Iterator[Finding]:
-    """Findings, most basic first."""
-    facts, versions = machine.hardware(), machine.versions()
-    yield Finding(True, "machine", f"{machine.name()}: {facts['cores']} cores, {facts['memory_gib']} GiB memory")
-    yield Finding(True, "GPU", ", ".join(facts["gpus"]) or "none; tiny targets run on the CPU")
+    """Findings, most basic first; without its packages nothing more can be found out."""
+    versions, complete = machine.versions(), True
     for package in machine.PACKAGES[1:]:
         there = importlib.util.find_spec(package) is not None
-        yield Finding(there, package, versions[package] if there else "missing: pip install spotbench again")
+        complete &= there
+        yield Finding(there, package, versions[package] if there else "missing; install spotbench again")
+    if not complete:
+        return
+    from suite.targets import catalog  # imports torch
+
+    facts = machine.hardware()
+    yield Finding(True, "machine", f"{machine.name()}: {facts['cores']} cores, {facts['memory_gib']} GiB memory")
+    yield Finding(True, "GPU", ", ".join(facts["gpus"]) or "none; tiny targets run on the CPU")
     free = shutil.disk_usage(Path.cwd()).free / 2**30
     yield Finding(free > 1, "disk", f"{free:.0f} GiB free here" + ("" if free > 1 else "; results need about 1"))
-    yield Finding(os.access(Path.cwd(), os.W_OK), "results", "this folder can be written to; --results names another")
+    writable = os.access(Path.cwd(), os.W_OK)
+    yield Finding(
+        writable, "results", f"this folder can{'' if writable else 'not'} be written to; --results names another"
+    )
     closed = "its own namespaces: no network" if sandbox.confined() else "no namespaces here: its network stays open"
     yield Finding(True, "sandbox for model-written code", closed)
     for spec in catalog.CATALOG.values():

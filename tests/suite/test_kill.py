@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from suite import grid
+from suite.cells import Bundle
+from suite.store import Store
 from tests.suite.tiny_grid import CLI, outcomes, spotbench, store_of
 
 KILLS = int(os.environ.get("SPOTBENCH_KILLS", "4"))
@@ -26,32 +28,36 @@ def start(file: Path, results: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def lines(results: Path) -> int:
-    """Prompts on the disk, finished cells aside."""
-    return sum(path.read_bytes().count(b"\n") for path in results.glob("*/*/partial/*/*.jsonl"))
-
-
-def kill_at_work(process: subprocess.Popen[bytes], results: Path, rng: random.Random) -> bool:
-    """Kill it some prompts from now and some way into the next one; False if it was through before."""
-    enough = lines(results) + rng.randint(0, 1)
-    while process.poll() is None and lines(results) < enough:
-        time.sleep(0.01)
-    time.sleep(rng.uniform(0, 0.4))
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    return process.returncode == -signal.SIGKILL
+def prompts_done(store: Store, bundles: list[Bundle]) -> int:
+    return sum(
+        bundle.baseline.prompts
+        if store.done(bundle.baseline)
+        else len({visit.doc_id for visit in store.visits(bundle)})
+        for bundle in bundles
+    )
 
 
 def test_killed_at_any_point_it_ends_where_an_undisturbed_run_does(
     tmp_path: Path, write_grid: Callable[..., Path]
 ) -> None:
     file, rng = write_grid(**GRID), random.Random(0)
-    cells = grid.read(str(file)).cells()
-    assert spotbench("run", file, "--results", tmp_path / "calm").code == 0
-    for _ in range(KILLS):
-        assert kill_at_work(start(file, tmp_path / "killed"), tmp_path / "killed", rng)
-    assert spotbench("run", file, "--results", tmp_path / "killed").code == 0
+    bundles, cells = grid.read(str(file)).bundles(), grid.read(str(file)).cells()
     killed, calm = store_of(tmp_path / "killed"), store_of(tmp_path / "calm")
+    assert spotbench("run", file, "--results", tmp_path / "calm").code == 0
+    seconds = [s.prefill_s + s.decode_s for cell in cells for s in calm.read(cell).samples]
+    a_prompt = sum(seconds) / sum(bundle.baseline.prompts for bundle in bundles)
+
+    for _ in range(KILLS):  # each moves on by two prompts at most, so that all find it at work
+        enough = prompts_done(killed, bundles) + rng.randint(0, 1)
+        process = start(file, tmp_path / "killed")
+        while process.poll() is None and prompts_done(killed, bundles) < enough:
+            time.sleep(0.02)
+        time.sleep(rng.uniform(0, a_prompt))
+        process.kill()
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+
+    assert spotbench("run", file, "--results", tmp_path / "killed").code == 0
     assert outcomes(killed, cells) == outcomes(calm, cells)
     assert not list((killed.root / "partial").glob("*"))
 

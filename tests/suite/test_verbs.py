@@ -73,7 +73,7 @@ def test_check_names_a_failure(made: Made) -> None:
     store.fail(cells[1], RuntimeError("the drafter fell over"), "Traceback")
     found = spotbench("check", file, "--results", results)
     assert found.code == 1
-    assert "RuntimeError: the drafter fell over (1 attempts)" in found.out
+    assert "RuntimeError: the drafter fell over (1 attempt)" in found.out
 
 
 def test_plan_and_status_count(made: Made) -> None:
