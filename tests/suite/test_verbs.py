@@ -1,6 +1,8 @@
 """The verbs that read results: check, status, plan, list, doctor, report."""
 
 import csv
+import dataclasses
+import importlib.util
 import io
 import subprocess
 import sys
@@ -9,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from suite import grid
+from suite import cli, grid
 from suite.cells import Cell
+from suite.records import Visit
 from suite.store import Store
-from tests.suite.tiny_grid import TinyRun, divergence, finish_grid, made_sample, spotbench, store_of
+from suite.targets import catalog
+from tests.suite.tiny_grid import TinyRun, divergence, finish, finish_grid, made_sample, spotbench, store_of
 
 
 @pytest.fixture
@@ -76,6 +80,67 @@ def test_check_names_a_failure(made: Made) -> None:
     assert "RuntimeError: the drafter fell over (1 attempt)" in found.out
 
 
+def test_check_goes_on_after_a_damaged_cell(made: Made) -> None:
+    file, results, store, cells = made
+    finish_grid(store, cells, oracle=[made_sample(n, empty=True) for n in range(2)])
+    path = store.root / cells[1].id / "samples.jsonl"
+    path.write_bytes(path.read_bytes()[:-9])
+    found = spotbench("check", file, "--results", results)
+    assert found.code == 1
+    assert [line.split()[0] for line in found.out.splitlines()] == ["damaged", "degenerate", "tiny:"]
+    assert f"{path}: damaged or missing; remove the folder {cells[1].id} and run again" in found.out
+    report = spotbench("report", file, "--results", results)
+    assert (report.code, len(report.err.splitlines())) == (2, 1)
+    assert str(path) in report.err
+
+
+def test_check_finds_a_cell_that_lacks_prompts(made: Made) -> None:
+    file, results, store, cells = made
+    finish_grid(store, cells, chain=[made_sample(0)])
+    found = spotbench("check", file, "--results", results)
+    assert found.code == 1
+    assert f"incomplete {cells[1].id}: 1 of 2 prompts" in found.out
+
+
+def test_check_finds_cells_measured_on_other_weights(made: Made) -> None:
+    file, results, store, cells = made
+    finish_grid(store, cells[:2])
+    settings = {"metric": "exact_match", "tiny": True, "weights": "w2"}
+    finish(store, cells[2], [made_sample(n) for n in range(2)], settings=settings)
+    found = spotbench("check", file, "--results", results)
+    assert found.code == 1
+    assert [line.split()[0] for line in found.out.splitlines()] == ["mixed", "tiny:"]
+    assert "w1" in found.out
+    assert "w2" in found.out
+
+
+def test_check_does_not_believe_a_summary_against_its_samples(made: Made) -> None:
+    """Answers that differ are lossy, also where no divergence was written."""
+    file, results, store, cells = made
+    finish_grid(store, cells, chain=[made_sample(0, exact_match=False), made_sample(1)])
+    found = spotbench("check", file, "--results", results)
+    assert found.code == 1
+    assert [line.split()[0] for line in found.out.splitlines()] == ["lossy", "tiny:"]
+
+
+def test_one_degenerate_answer_in_ten_is_no_fault(made: Made, write_grid: Callable[..., Path]) -> None:
+    _, results, store, _ = made
+    for bad, code in [(1, 0), (2, 1)]:
+        file = write_grid(prompts="10", seeds=f"[{bad}]", drafters='["chain"]')
+        good, cell = grid.read(str(file)).cells()
+        finish(store, good, [made_sample(n) for n in range(10)])
+        finish(store, cell, [made_sample(n, empty=n < bad) for n in range(10)])
+        assert spotbench("check", file, "--results", results).code == code, bad
+
+
+def test_messages_of_others_are_shown_as_they_are(made: Made) -> None:
+    file, results, store, cells = made
+    store.fail(cells[1], RuntimeError("[/red] of [bold]\nsecond line"), "Traceback")
+    found = spotbench("check", file, "--results", results)
+    assert "RuntimeError: [/red] of [bold] (1 attempt)" in found.out
+    assert "second line" not in found.out
+
+
 def test_plan_and_status_count(made: Made) -> None:
     file, results, store, cells = made
     finish_grid(store, cells[:2])
@@ -89,7 +154,39 @@ def test_list_and_doctor_know_what_there_is() -> None:
         assert name in everything
     assert "best-first" not in spotbench("list", "tasks").out
     assert spotbench("list", "cars").code == 2
-    assert spotbench("doctor").code == 0
+    doctor = spotbench("doctor")
+    assert (doctor.code, "fault" in doctor.out) == (0, False)
+    for name in ("torch", "memory", "disk", "results", "sandbox", "tiny-sdar-b16"):
+        assert name in doctor.out
+
+
+def test_doctor_says_what_is_missing_instead_of_falling_over_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "transformers" else real(name))
+    doctor = spotbench("doctor")
+    assert doctor.code == 1
+    assert [line for line in doctor.out.splitlines() if line.startswith("fault")] == [
+        "fault transformers: missing; install spotbench again"
+    ]
+
+
+def test_doctor_says_where_a_checkpoint_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = dataclasses.replace(catalog.CATALOG["tiny-sdar-b16"], source="/nowhere/[at]/all")
+    monkeypatch.setitem(catalog.CATALOG, "tiny-sdar-b16", spec)
+    doctor = spotbench("doctor")
+    assert doctor.code == 1
+    assert "fault tiny-sdar-b16: no weights at /nowhere/[at]/all" in doctor.out
+
+
+def test_the_counts_of_a_run_in_progress_are_shown(made: Made) -> None:
+    file, results, store, cells = made
+    (bundle,) = grid.read(str(file)).bundles()
+    for process, doc_id in [("p", 0), ("p", 1), ("q", 1)]:
+        store.append(bundle, Visit(doc_id, {cells[0].id: made_sample(doc_id)}), process)
+    store.fail(cells[2], ValueError("x"), "Traceback")
+    row = spotbench("status", file, "--results", results).out.splitlines()[1]
+    assert row.split()[-5:] == ["3", "0", "1", "2", "2"]
+    assert row.startswith("tiny-sdar-b16 tiny-gsm T=1 exact seed 0")
 
 
 def test_the_baseline_is_its_own_measure(tiny_run: TinyRun) -> None:
@@ -113,13 +210,23 @@ def test_markdown_and_csv_and_terminal_agree(tiny_run: TinyRun) -> None:
 
 
 @pytest.mark.parametrize("columns", [80, 100, 120])
-def test_no_figure_is_cut_off_on_a_terminal(tiny_run: TinyRun, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from suite import cli
-
+@pytest.mark.parametrize("drafter", ["chain", "best-first-uncoupled"])
+def test_no_figure_is_cut_off_on_a_terminal(
+    drafter: str, columns: int, made: Made, write_grid: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, results, store, _ = made
+    file = write_grid(drafters=f'["{drafter}"]')
+    finish_grid(store, grid.read(str(file)).cells())
     monkeypatch.setattr(cli.show, "width", columns)
-    out = spotbench("report", tiny_run.file, "--results", tiny_run.results).out
-    assert "…" not in out
-    assert "100.0%" in out
+    for verb in ("report", "plan", "status"):
+        lines = spotbench(verb, file, "--results", results).out.splitlines()
+        table = [line for line in lines if not line.startswith(("results:", "report:"))]
+        assert "…" not in "".join(lines)
+        assert max(len(line.rstrip()) for line in table) <= columns
+    wide = spotbench("report", file, "--results", results).out
+    assert wide.count("100.0%") == 2
+    assert ("2.00 [2.00, 2.00]" in wide) == (columns >= 100), "pass reductions keep their interval from 100 on"
+    assert "2.00" in wide
 
 
 def test_reading_results_needs_neither_torch_nor_transformers() -> None:

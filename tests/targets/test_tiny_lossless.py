@@ -57,28 +57,18 @@ def assert_same_up_to_ties(
 
 @pytest.mark.parametrize("rule", ["exact", "threshold(0.9)"])
 @pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
-@pytest.mark.parametrize("rows", [2, 3, 8, 16])
+@pytest.mark.parametrize("rows", [1, 2, 3, 8, 16])
 def test_drafts_change_the_passes_and_nothing_else(rows: int, temperature: float, rule: str) -> None:
     chosen = policy(temperature, rule)
     for prompt, plain in zip(prompts(), baselines(chosen), strict=True):
         passes = {}
-        for name in ("chain", "best-first", "oracle"):
+        for name in drafters.names():
             done = decode(tiny(), prompt, chosen, drafters.make(name), rows, SEED, future=plain.visits)
             assert (done.tokens, done.finish, done.visits) == (plain.tokens, plain.finish, plain.visits)
             assert max(p.rows for p in done.passes) <= rows
             passes[name] = len(done.passes)
-        assert passes["oracle"] <= min(passes["chain"], passes["best-first"])
+        assert passes["oracle"] == min(passes.values())
         assert max(passes.values()) <= len(plain.passes)
-
-
-@pytest.mark.parametrize("name", drafters.names())
-def test_every_registered_drafter_is_lossless(name: str) -> None:
-    chosen = policy(1.0, "exact")
-    for prompt, plain in zip(prompts(), baselines(chosen), strict=True):
-        for rows in (1, 5):
-            done = decode(tiny(), prompt, chosen, drafters.make(name), rows, SEED, future=plain.visits)
-            assert (done.tokens, done.finish, done.visits) == (plain.tokens, plain.finish, plain.visits)
-            assert rows > 1 or len(done.passes) == len(plain.passes)
 
 
 def test_drafts_are_accepted() -> None:
