@@ -130,8 +130,8 @@ BASELINES: list[Column[Baseline]] = [
     Column("prefill share", lambda x: f"{x.prefill_share:.0%}"),
     Column("empty", lambda x: str(x.empty)),
     Column("repetitive", lambda x: str(x.repetitive)),
-    Column("stale token right", lambda x: f"{x.stale_tokens:.3f}"),
-    Column("stale choice right", lambda x: f"{x.stale_choices:.3f}"),
+    Column("stale token right", lambda x: _or_dash(x.stale_tokens)),
+    Column("stale choice right", lambda x: _or_dash(x.stale_choices)),
 ]
 BASELINES_NOTE = (
     "The plain decoder. stale: share of commits whose token, and of steps whose positions, the pass before already "
@@ -228,9 +228,14 @@ def markdown(columns: Sequence[Column[T]], rows: Sequence[T]) -> str:
     lines = [
         "| " + " | ".join(column.name for column in columns) + " |",
         "|" + "|".join("---" if column.left else "---:" for column in columns) + "|",
-        *("| " + " | ".join(column.show(row).replace("|", "\\|") for column in columns) + " |" for row in rows),
+        *("| " + " | ".join(_plain(column.show(row)) for column in columns) + " |" for row in rows),
     ]
     return "\n".join([*lines, ""])
+
+
+def _plain(text: str) -> str:
+    """`text` as one cell of a Markdown table, whatever it holds."""
+    return " ".join(text.splitlines()).replace("\\", "\\\\").replace("|", "\\|")
 
 
 def csv(made: Sequence[Part]) -> str:
@@ -270,6 +275,10 @@ def _share(part: float, whole: float) -> float:
     return float(part / whole) if whole else math.nan
 
 
+def _or_dash(share: float) -> str:
+    return "-" if math.isnan(share) else f"{share:.3f}"
+
+
 def _spread(name: str, x: Interval) -> dict[str, float]:
     return {name: x.value, f"{name}_low": x.low, f"{name}_high": x.high}
 
@@ -283,4 +292,5 @@ def _shares(values: Sequence[float], depth: int = 4) -> str:
 
 
 def _faults(x: Line) -> str:
-    return (f", {x.ties} ties" if x.ties else "") + (f", {x.bugs} BUGS" if x.bugs else "")
+    counts = [(x.ties, "tie", "ties"), (x.bugs, "BUG", "BUGS")]
+    return "".join(f", {n} {one if n == 1 else many}" for n, one, many in counts if n)

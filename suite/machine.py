@@ -12,6 +12,7 @@ from typing import Any
 
 PACKAGES = ("spotbench", "torch", "transformers", "lm_eval", "numpy")
 ROOMS = ("suite", "tasks", "drafters")
+SOURCE = (".py", ".yaml", ".jsonl")
 
 
 def hardware() -> dict[str, Any]:
@@ -46,11 +47,11 @@ def versions() -> dict[str, str]:
 
 @cache
 def code_hash() -> str:
-    """Of all the source that can change an output: two results with the same hash ran the same code."""
+    """Of all the source and task data that can change an output: results with the same hash ran the same code."""
     digest = hashlib.sha256()
     home = Path(__file__).parent.parent
     for room in ROOMS:
-        for path in sorted((home / room).rglob("*.py")):
+        for path in sorted(path for path in (home / room).rglob("*") if path.suffix in SOURCE):
             digest.update(str(path.relative_to(home)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -40,7 +40,7 @@ def test_check_passes_numeric_ties(made: Made) -> None:
     tie = made_sample(0, exact_match=False, divergence=divergence(tie=True))
     finish_grid(store, cells, chain=[tie, made_sample(1)])
     assert spotbench("check", file, "--results", results).code == 0
-    assert "1 ties" in spotbench("report", file, "--results", results).out
+    assert "1 tie" in spotbench("report", file, "--results", results).out
 
 
 @pytest.mark.parametrize(
@@ -225,8 +225,9 @@ def test_no_figure_is_cut_off_on_a_terminal(
         assert max(len(line.rstrip()) for line in table) <= columns
     wide = spotbench("report", file, "--results", results).out
     assert wide.count("100.0%") == 2
-    assert ("2.00 [2.00, 2.00]" in wide) == (columns >= 100), "pass reductions keep their interval from 100 on"
     assert "2.00" in wide
+    if columns >= 100:
+        assert "2.00 [2.00, 2.00]" in wide, "pass reductions keep their interval"
 
 
 def test_reading_results_needs_neither_torch_nor_transformers() -> None:
