@@ -23,8 +23,12 @@ GRID = {
 
 
 def start(file: Path, results: Path) -> subprocess.Popen[bytes]:
+    """A run that can be interrupted, even where these tests are run with interrupts ignored (in the background)."""
     return subprocess.Popen(
-        [*CLI, "run", str(file), "--results", str(results)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        [*CLI, "run", str(file), "--results", str(results)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
