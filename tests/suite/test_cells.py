@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suite import grid
@@ -36,12 +36,14 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "device": st.sampled_from(["cpu", "cuda"]),
 }
 CELLS = st.builds(Cell, **VALUES)
+unhurried = settings(max_examples=40, deadline=None)
 
 
 def test_every_field_of_a_cell_is_tried_here() -> None:
     assert set(VALUES) == {field.name for field in fields(Cell)}
 
 
+@unhurried
 @given(CELLS, st.data())
 def test_a_change_of_any_field_changes_the_id(cell: Cell, data: st.DataObject) -> None:
     for name, values in VALUES.items():
@@ -49,6 +51,7 @@ def test_a_change_of_any_field_changes_the_id(cell: Cell, data: st.DataObject) -
         assert replace(cell, **{name: other}).id != cell.id, name
 
 
+@unhurried
 @given(CELLS)
 def test_the_id_survives_the_way_to_the_disk_and_back(cell: Cell) -> None:
     values = json.loads(json.dumps({field.name: getattr(cell, field.name) for field in fields(Cell)}))
@@ -73,6 +76,7 @@ def test_ids_are_those_of_results_on_disk() -> None:
     assert made_cell().id == "tiny-sdar-b16.tiny-gsm.t1.exact.chain.r3.dc5fd102"
 
 
+@unhurried
 @given(CELLS)
 def test_an_id_is_a_plain_file_name(cell: Cell) -> None:
     assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", cell.id)
@@ -110,6 +114,7 @@ def test_the_order_of_keys_in_a_grid_file_changes_nothing(tmp_path: Path) -> Non
     assert len(found) == 1
 
 
+@unhurried
 @given(
     st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=1),
     st.lists(st.integers(0, 5), min_size=1),
