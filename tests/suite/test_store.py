@@ -485,3 +485,15 @@ def test_clearing_a_bundle_leaves_the_others_alone(store: Store) -> None:
     store.clear(BUNDLE)
     assert store.visits(BUNDLE) == []
     assert store.visits(other) == [visit(0)]
+
+
+def test_what_another_process_is_just_writing_is_left_to_it_until_all_is_done(store: Store) -> None:
+    cell = made_cell()
+    writing = store.root / cell.id / ".manifest.json.0123"
+    writing.parent.mkdir(parents=True)
+    writing.write_text("half of it")
+    finish(store, cell, samples())
+    assert writing.exists()
+    assert store.read(cell).samples == samples()
+    store.clear(BUNDLE)
+    assert sorted(contents(store.root / cell.id)) == FILES

@@ -226,6 +226,7 @@ def test_no_figure_is_cut_off_on_a_terminal(
     wide = spotbench("report", file, "--results", results).out
     assert wide.count("100.0%") == 2
     assert "2.00" in wide
+    assert drafter[:12] in wide, "a name may fold, but not to a sliver"
     if columns >= 100:
         assert "2.00 [2.00, 2.00]" in wide, "pass reductions keep their interval"
 
