@@ -114,6 +114,8 @@ def checked(drafter: Drafter, drafts: list[State], rows: int, view: DraftView, v
     if len(drafts) > rows:
         raise DraftError(f"drafter {drafter.name} proposed {len(drafts)} states where {rows} were allowed")
     for state in drafts:
+        if not isinstance(state, tuple) or not all(isinstance(token, int) for token in state):
+            raise DraftError(f"drafter {drafter.name} proposed {state!r:.80}; a state is a tuple of ints")
         if len(state) != len(view.state):
             raise DraftError(
                 f"drafter {drafter.name} proposed a state of length {len(state)}; a block has {len(view.state)}"

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from drafters.bounds import NoDrafts
 from suite.decoding.decode import decode
-from suite.decoding.policy import Policy, Prediction, scores
+from suite.decoding.policy import Policy, Prediction, log_probs, scores
 from suite.decoding.state import MASK, State, Visit
 from suite.records import Divergence
 from suite.targets.base import Target
@@ -29,25 +29,33 @@ def diverge(
         (n for n, (mine, other) in enumerate(zip(baseline, method, strict=False)) if mine != other),
         min(len(baseline), len(method)),
     )
-    seen: list[tuple[State, Prediction, Tensor]] = []
+    seen: list[tuple[State, Tensor]] = []
 
     def watch(state: State, prediction: Prediction, after: State, logits: Tensor) -> None:
-        seen.append((state, prediction, logits))
+        seen.append((state, logits))
 
     decode(target, prompt, policy, NoDrafts(), seed=seed, watch=watch)
     if at >= min(len(baseline), len(method), len(seen)):  # one stopped earlier: no numeric reason for that
         return Divergence(baseline[-1][0] + 1, 0, 0, math.inf, math.inf, tie=False)
     block, mine = baseline[at]
     other_block, other = method[at]
-    state, prediction, logits = seen[at]
+    state, logits = seen[at]
+    tolerance = TOLERANCE[target.dtype]
     token_gap, confidence_gap = math.inf, math.inf
     if block == other_block and all(old in (MASK, new) for old, new in zip(state, other, strict=True)):
-        positions, _, score = scores(logits, state, policy, seed, block)
+        positions, logp, score = scores(logits, state, policy, seed, block)
         committed = [n for n, i in enumerate(positions) if other[i] != MASK]
         leads = [float(score[n].max() - score[n, other[positions[n]]]) for n in committed]
         token_gap = max(leads, default=math.inf)
-        confidence_gap = policy.rule.gap(prediction.confidences, committed)
+        # With noise, tokens of near-equal score differ in confidence. So the method's own tokens count where it
+        # committed, and elsewhere the least sure token that it could have drawn.
+        law = (logp if policy.confidence == "tempered" else log_probs(logits[positions], 0.0)).exp()
+        near = score >= score.amax(-1, keepdim=True) - tolerance
+        confidences = law.masked_fill(~near, math.inf).amin(-1).tolist()
+        for n in committed:
+            confidences[n] = float(law[n, other[positions[n]]])
+        confidence_gap = policy.rule.gap(confidences, committed)
     step = sum(visited == block for visited, _ in baseline[:at])
     position = next((i for i, (a, b) in enumerate(zip(mine, other, strict=True)) if a != b), 0)
-    tie = max(token_gap, confidence_gap) <= TOLERANCE[target.dtype]
+    tie = max(token_gap, confidence_gap) <= tolerance
     return Divergence(block, step, position, token_gap, confidence_gap, tie)

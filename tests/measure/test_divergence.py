@@ -8,6 +8,7 @@ import torch
 
 import drafters
 from suite.decoding.decode import decode
+from suite.decoding.noise import gumbel, step_key
 from suite.decoding.policy import Exact, Policy, Threshold, predict
 from suite.decoding.state import MASK, State, Visit, fill, masked
 from suite.measure.lossless import TOLERANCE, diverge
@@ -167,3 +168,68 @@ def test_the_rule_of_the_policy_decides() -> None:
     both = (1, 1, 1, MASK)
     assert visits(TIED, replace(GREEDY, rule=Threshold(0.7)))[0] == (1, both)
     assert not divergence(TIED, both, replace(GREEDY, rule=Exact())).tie
+
+
+def nearly_tied_draw(lead: float) -> tuple[Uniform, int, int]:
+    """A target whose position 1 draws from two tokens with near-equal scores at T = 1; the others draw at even odds.
+
+    Then the one that the noise favours, whose score leads by `lead` and whose confidence is below even; and the one
+    that the law favours, whose confidence is above.
+    """
+    noise = gumbel(step_key(SEED, 1, 1), torch.tensor(1), torch.arange(3)).tolist()
+    by_noise, by_law = (1, 2) if noise[1] > noise[2] else (2, 1)
+    logits = torch.tensor([[-math.inf, 0.0, 0.0]]).repeat(SIZE, 1)
+    logits[1, by_law] = noise[by_noise] - noise[by_law] - lead
+    return Uniform(logits), by_noise, by_law
+
+
+@pytest.mark.parametrize(("lead", "tie"), [(1e-6, True), (1e-2, False)])
+def test_a_near_tied_token_that_makes_its_position_the_surest_is_a_tie(lead: float, tie: bool) -> None:
+    """With noise, tokens of equal score differ in confidence: which one is drawn decides where a commit is due."""
+    policy = replace(GREEDY, temperature=1.0)
+    target, _, by_law = nearly_tied_draw(lead)
+    assert visits(target, policy)[0][1][1] == MASK, "the less sure token is drawn, and another position commits"
+    assert divergence(target, (1, by_law, MASK, MASK), policy).tie is tie
+
+
+@pytest.mark.parametrize(("lead", "tie"), [(-1e-6, True), (-1e-2, False)])
+def test_a_near_tied_token_that_makes_its_position_less_sure_is_a_tie(lead: float, tie: bool) -> None:
+    policy = replace(GREEDY, temperature=1.0)
+    target, by_noise, by_law = nearly_tied_draw(lead)
+    assert visits(target, policy)[0] == (1, (1, by_law, MASK, MASK))
+    second = predict(target.law(PROMPT[:SIZE], START)[:, :3], START, policy, SEED, 1).tokens[1]
+    assert divergence(target, (1, MASK, second, MASK), policy).tie is tie
+    unsure = divergence(target, (1, by_noise, MASK, MASK), policy)
+    assert not unsure.tie, "neither draw makes this token the one to commit"
+    assert unsure.confidence_gap > 0.01
+
+
+def test_one_wrong_token_among_right_ones_is_a_bug() -> None:
+    """Even where it is as likely as the right one, and only the noise tells them apart."""
+    even = fixed(*[[0.0, 0.5, 0.5]] * SIZE)
+    policy = replace(GREEDY, rule=Threshold(0.3), temperature=1.0)
+    right = visits(even, policy)[0][1]
+    assert MASK not in right
+    for i in range(1, SIZE):
+        assert not divergence(even, fill(right, [i], [3 - right[i]]), policy).tie
+
+
+def test_gaps_are_those_of_the_request_that_was_decoded() -> None:
+    """Late in a decode with noise, so that another seed would have led elsewhere long before."""
+    target, policy = ToyTarget(salt=7), replace(GREEDY, temperature=1.0)
+    baseline = visits(target, policy)
+    at = len(baseline) - 1
+    block, after = baseline[at]
+    before = baseline[at - 1][1]
+    (last,) = masked(before)
+    blocks = {visited: state for visited, state in baseline if visited < block}
+    context = [*PROMPT[:SIZE], *(token for state in blocks.values() for token in state)]
+    score = target.law(context, before)[last, : VOCABULARY - 1].double()
+    score += gumbel(step_key(SEED, block, SIZE - 1), torch.tensor(last), torch.arange(VOCABULARY - 1))
+    assert int(score.argmax()) == after[last]
+    for token in range(VOCABULARY - 1):
+        if token != after[last]:
+            method = [*baseline[:at], (block, fill(before, [last], [token]))]
+            found = diverge(target, PROMPT, policy, SEED, baseline, method)
+            assert found.token_gap == pytest.approx(float(score.max() - score[token]), abs=1e-5)
+            assert (found.block, found.position, found.tie) == (block, last, False)

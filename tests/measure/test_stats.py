@@ -91,3 +91,10 @@ def test_one_prompt_has_no_spread() -> None:
 def test_no_prompts_are_an_error(figure: object) -> None:
     with pytest.raises(ValueError, match="no prompts"):
         figure()  # type: ignore[operator]
+
+
+def test_the_interval_is_as_wide_as_the_normal_one_of_95_percent() -> None:
+    values = np.random.default_rng(1).normal(5, 2, 400)
+    interval = mean(values.tolist())
+    half_width = (interval.high - interval.low) / 2 / (values.std() / 400**0.5)
+    assert half_width == pytest.approx(1.96, rel=0.06)
