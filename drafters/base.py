@@ -36,17 +36,21 @@ class DraftView:
     """All a drafter may read: no hidden states, nothing of the vocabulary's size.
 
     `log_probs` and `token_ids` `[B, k]` are the k most likely tokens at every block position in the pass
-    before the last commit (stale), tempered, on the CPU. `offset` is the block's first absolute position.
+    before the last commit (stale), tempered, on the CPU.
     """
 
     state: State
     block: int
-    offset: int
     policy: Policy
     log_probs: Tensor
     token_ids: Tensor
     seed: int
     _choices: dict[int | None, Choice] = field(default_factory=dict, repr=False)
+
+    @property
+    def offset(self) -> int:
+        """The absolute position of the block's first entry."""
+        return self.block * self.policy.block_size
 
     @property
     def committed(self) -> int:
@@ -85,9 +89,7 @@ def stale_view(logits: Tensor, state: State, block: int, policy: Policy, seed: i
     by_id = ids.argsort(dim=-1)
     values, ids = values.gather(-1, by_id), ids.gather(-1, by_id)
     best = values.argsort(dim=-1, descending=True, stable=True)  # ties: the lower id first
-    return DraftView(
-        state, block, block * policy.block_size, policy, values.gather(-1, best), ids.gather(-1, best), seed
-    )
+    return DraftView(state, block, policy, values.gather(-1, best), ids.gather(-1, best), seed)
 
 
 class Drafter(ABC):

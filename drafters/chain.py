@@ -43,17 +43,13 @@ class LeftToRight(Nested):
         return open_[:1]
 
 
-def _by_confidence(view: DraftView, choice: Choice, open_: list[int]) -> list[int]:
-    return [open_[n] for n in view.policy.rule.choose([choice.confidences[i][0] for i in open_])]
-
-
 class Chain(Nested):
     """What the commit rule would do if the stale distributions were still true (arXiv 2510.00294, 2510.04147)."""
 
     name = "chain"
 
     def pick(self, view: DraftView, choice: Choice, open_: list[int]) -> list[int]:
-        return _by_confidence(view, choice, open_)
+        return [open_[n] for n in view.policy.rule.choose([choice.confidences[i][0] for i in open_])]
 
 
 register(Chain, uncoupled={"coupled": False})

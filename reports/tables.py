@@ -140,7 +140,9 @@ BASELINES_NOTE = (
 
 
 def parts(frame: pd.DataFrame) -> Iterator[Part]:
-    """Every setting of a frame, in the order of the grid."""
+    """Every setting of a frame, in the order of the grid; none of an empty one."""
+    if frame.empty:
+        return
     for values, part in _groups(frame, "target", "temperature", "rule", "tiny"):
         base = part[part["drafter"] == "none"]
         yield Part(

@@ -45,9 +45,7 @@ def _unfinished(store: Store, cell: Cell) -> Fault:
     failures = store.failed(cell)
     if not failures:
         return Fault(cell, "incomplete", "not run yet")
-    last, times = failures[-1], f"{len(failures)} attempt{'s' if len(failures) > 1 else ''}"
-    message = next(iter(last.message.splitlines()), "")
-    return Fault(cell, "failed", f"{last.error}: {message} ({times})")
+    return Fault(cell, "failed", f"{failures[-1].line} ({len(failures)} attempt{'s' if len(failures) > 1 else ''})")
 
 
 def _faults(finished: Finished) -> Iterator[Fault]:

@@ -98,7 +98,7 @@ def run(grid_name: GridName, results: Results = HERE) -> None:
     report(grid_name, results)
     failed = [(cell, store.failed(cell)) for cell in wanted.cells() if not store.done(cell)]
     for cell, failures in failed:
-        why = f"{failures[-1].error}: {_line(failures[-1].message)}" if failures else "not run: its baseline failed"
+        why = failures[-1].line if failures else "not run: its baseline failed"
         show.print(f"[red]failed[/] {cell.id}: {escape(why)}", soft_wrap=True)
     if failed:
         raise typer.Exit(1)
@@ -235,11 +235,6 @@ def _telling(name: str, bundles: int) -> "Iterator[Callable[[int], runner.Progre
 
     with bars:
         yield begin
-
-
-def _line(message: str) -> str:
-    """The first line of a message."""
-    return next(iter(message.splitlines()), "")
 
 
 def main() -> None:

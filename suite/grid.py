@@ -1,6 +1,5 @@
 """Grids: what is to be measured, read from a TOML file and checked."""
 
-import re
 import tomllib
 from collections.abc import Iterator
 from itertools import product
@@ -17,8 +16,6 @@ from suite.errors import UserError
 from suite.targets import catalog
 
 SHIPPED = Path(__file__).parent / "grids"
-
-
 Name = Annotated[str, Field(min_length=1)]
 
 
@@ -57,14 +54,13 @@ class Grid(BaseModel):
     @field_validator("rules")
     @classmethod
     def _rules(cls, value: list[str]) -> list[str]:
-        canonical = [str(parse_rule(text)) for text in value]
-        return [str(parse_rule(text)) for text in canonical]  # what a tau was rounded to must be one as well
+        return [str(parse_rule(text)) for text in value]
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if max(self.rows) == 1 and set(self.drafters) != {"none"}:
             raise UserError("rows: [1] leaves no row for a draft; give 2 or more")
-        code = [name for name in self.tasks if _executes_code(name)]
+        code = [name for name in self.tasks if tasks.harness.executes_code(name)]
         if code and not self.allow_code_execution:
             raise UserError(
                 f"allow_code_execution: {', '.join(code)} runs what the model wrote, in a sandbox; "
@@ -139,9 +135,3 @@ def _explain(error: ValidationError) -> str:
     if fault["type"] == "value_error":  # a UserError of this file, which says it all
         return ": ".join(filter(None, [key, fault["msg"].removeprefix("Value error, ")]))
     return f"{key}: {fault['msg']} (got {fault['input']!r})"
-
-
-def _executes_code(task: str) -> bool:
-    """What lm-eval would say of a task, without the seconds that importing it takes."""
-    text = (tasks.harness.HOME / task.replace("-", "_") / "task.yaml").read_text(encoding="utf-8")
-    return re.search(r"^unsafe_code:\s*true", text, re.MULTILINE) is not None

@@ -165,6 +165,11 @@ class Failure:
     traceback: str
     when: str
 
+    @property
+    def line(self) -> str:
+        """The error in one line."""
+        return f"{self.error}: {next(iter(self.message.splitlines()), '')}"
+
 
 @dataclass(frozen=True)
 class Visit:

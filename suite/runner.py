@@ -52,21 +52,8 @@ def run_bundle(bundle: Bundle, store: Store, allow_code_execution: bool, progres
         return True
     started = datetime.now(UTC).isoformat(timespec="seconds")
     progress(f"loading {bundle.baseline.target}, {bundle.baseline.task}", 0, 0)
-    task = tasks.harness.load(bundle.baseline.task)
-    if task.executes_code and not allow_code_execution:
-        raise UserError(f"task {task.name} runs model-written code: set allow_code_execution = true in the grid file")
-    if bundle.baseline.device == "cuda" and not torch.cuda.is_available():
-        raise UserError('device: this machine has no GPU that torch can use; set device = "cpu" in the grid file')
-    target = load.load(
-        catalog.spec(bundle.baseline.target), bundle.baseline.device, bundle.baseline.dtype, bundle.baseline.layout
-    )
-    requests = task.requests(target.chat, bundle.baseline.prompts or None)
-    if len(requests) < bundle.baseline.prompts:
-        raise UserError(
-            f"task {task.name} has {len(requests)} prompts, fewer than the grid's {bundle.baseline.prompts}; "
-            "set prompts = 0 for all of them"
-        )
-    session = _Session(bundle, target, task, requests)
+    session = _load(bundle, allow_code_execution)
+    requests = session.requests
     visited = [visit for visit in store.visits(bundle) if visit.weights == session.weights]
     have = {(visit.doc_id, cell) for visit in visited for cell in visit.samples}
     process = uuid.uuid4().hex
@@ -101,10 +88,28 @@ def run_bundle(bundle: Bundle, store: Store, allow_code_execution: bool, progres
     for method in methods:
         samples, steps = _collect(method.cell, visited)
         manifest = session.manifest(method.cell, started, max(1, store.attempts(bundle)))
-        store.finish(method.cell, manifest, samples, steps, task.metric)
+        store.finish(method.cell, manifest, samples, steps, session.task.metric)
     if complete := len(methods) == len(missing):
         store.clear(bundle)
     return complete
+
+
+def _load(bundle: Bundle, allow_code_execution: bool) -> "_Session":
+    """The bundle's target, task and prompts. Raises UserError when this machine or the task cannot give them."""
+    cell = bundle.baseline
+    task = tasks.harness.load(cell.task)
+    if task.executes_code and not allow_code_execution:
+        raise UserError(f"task {task.name} runs model-written code: set allow_code_execution = true in the grid file")
+    if cell.device == "cuda" and not torch.cuda.is_available():
+        raise UserError('device: this machine has no GPU that torch can use; set device = "cpu" in the grid file')
+    target = load.load(catalog.spec(cell.target), cell.device, cell.dtype, cell.layout)
+    requests = task.requests(target.chat, cell.prompts or None)
+    if len(requests) < cell.prompts:
+        raise UserError(
+            f"task {task.name} has {len(requests)} prompts, fewer than the grid's {cell.prompts}; "
+            "set prompts = 0 for all of them"
+        )
+    return _Session(bundle, target, task, requests)
 
 
 def _fail(store: Store, cell: Cell, error: Exception) -> None:

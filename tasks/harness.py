@@ -7,6 +7,7 @@ import contextlib
 import io
 import logging
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,11 @@ class Request:
 def names() -> list[str]:
     """Every folder with a `task.yaml` is a task; `tiny_gsm` is the home of `tiny-gsm`."""
     return sorted(file.parent.name.replace("_", "-") for file in HOME.glob("*/task.yaml"))
+
+
+def executes_code(name: str) -> bool:
+    """What `Task.executes_code` will say, without the seconds that importing lm-eval takes."""
+    return re.search(r"^unsafe_code:\s*true", _file(name).read_text(encoding="utf-8"), re.MULTILINE) is not None
 
 
 def load(name: str) -> "Task":

@@ -1,8 +1,8 @@
 """Draft, verify, commit: the one loop that every target, drafter and commit rule goes through.
 
-method.md section 4. A pass evaluates the current state and the drafted ones; the walk then commits the
-target's own steps for as long as it finds the state it reached among them. So what is emitted never
-depends on what was drafted.
+Verification is by state equality (arXiv 2610.22543). A pass evaluates the current state and the drafted ones;
+the walk then commits the target's own steps for as long as it finds the state it reached among them. So what
+is emitted never depends on what was drafted.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,12 +1,13 @@
 """The decoder as a deterministic function: what one step commits, given logits, state and noise.
 
-method.md section 2. A `Policy` names everything that decides the emitted tokens besides the target.
+A `Policy` names everything that decides the emitted tokens besides the target.
 """
 
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Literal, Protocol
 
 import torch
@@ -67,7 +68,7 @@ class Threshold:
         return min(as_set, as_fallback)
 
     def __str__(self) -> str:
-        return f"threshold({self.tau:g})"
+        return f"threshold({Decimal(repr(self.tau)):f})"  # reads back as the same number
 
 
 def parse_rule(text: str) -> CommitRule:
@@ -117,35 +118,43 @@ def log_probs(logits: Tensor, temperature: float) -> Tensor:
     return (logits.float() / (temperature or 1.0)).log_softmax(-1)
 
 
-def scores(logits: Tensor, state: State, policy: Policy, seed: int, block: int) -> tuple[list[int], Tensor, Tensor]:
-    """The masked positions of `state`; their log-probabilities and, with noise and filters, their scores `[n, V]`.
+@dataclass(frozen=True)
+class Scored:
+    """The target's view of the masked positions of a state, `[n, V]` each.
 
-    A token is drawn by taking the argmax of the scores: at T > 0 the law of filter, then multinomial.
+    A token is drawn by taking the argmax of `scores` (log-probabilities, with filters and noise at T > 0: the law
+    of filter, then multinomial); its confidence is its entry in `confidences`.
     """
+
+    positions: list[int]
+    scores: Tensor
+    confidences: Tensor
+
+
+def score(logits: Tensor, state: State, policy: Policy, seed: int, block: int) -> Scored:
+    """Args: `logits` `[B, V]`; excluded tokens hold -inf."""
     positions = masked(state)
-    logp = log_probs(logits[positions], policy.temperature)
-    if policy.temperature == 0:
-        return positions, logp, logp
-    key = step_key(seed, block, len(state) - len(positions))
-    where = torch.tensor(positions, device=logits.device)[:, None]
-    tokens = torch.arange(logits.shape[-1], device=logits.device)
-    return positions, logp, filtered(logp, policy).double() + gumbel(key, where, tokens)
+    logits = logits[positions]
+    scores = logp = log_probs(logits, policy.temperature)
+    if policy.temperature > 0:
+        key = step_key(seed, block, len(state) - len(positions))
+        where = torch.tensor(positions, device=logits.device)[:, None]
+        tokens = torch.arange(logits.shape[-1], device=logits.device)
+        scores = filtered(logp, policy).double() + gumbel(key, where, tokens)
+    if policy.confidence == "untempered":
+        logp = log_probs(logits, 0.0)
+    return Scored(positions, scores, logp.exp())
 
 
 def predict(logits: Tensor, state: State, policy: Policy, seed: int, block: int) -> Prediction:
     """Token and confidence at every masked position of `state`.
 
-    Args:
-        logits: `[B, V]`; excluded tokens hold -inf.
-
     Raises FloatingPointError on logits that are not numbers.
     """
-    positions, logp, score = scores(logits, state, policy, seed, block)
-    best = first_argmax(score)
-    if policy.confidence == "untempered":
-        logp = log_probs(logits[positions], 0.0)
-    confidence = logp.gather(-1, best[:, None])[:, 0].exp()
-    return Prediction(positions, best.tolist(), confidence.tolist())
+    scored = score(logits, state, policy, seed, block)
+    best = first_argmax(scored.scores)
+    confidence = scored.confidences.gather(-1, best[:, None])[:, 0]
+    return Prediction(scored.positions, best.tolist(), confidence.tolist())
 
 
 def step(prediction: Prediction, state: State, rule: CommitRule) -> State:

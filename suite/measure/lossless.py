@@ -7,7 +7,7 @@ from torch import Tensor
 
 from drafters.bounds import NoDrafts
 from suite.decoding.decode import decode
-from suite.decoding.policy import Policy, Prediction, log_probs, scores
+from suite.decoding.policy import Policy, Prediction, score
 from suite.decoding.state import MASK, State, Visit
 from suite.records import Divergence
 from suite.targets.base import Target
@@ -43,17 +43,17 @@ def diverge(
     tolerance = TOLERANCE[target.dtype]
     token_gap, confidence_gap = math.inf, math.inf
     if block == other_block and all(old in (MASK, new) for old, new in zip(state, other, strict=True)):
-        positions, logp, score = scores(logits, state, policy, seed, block)
-        committed = [n for n, i in enumerate(positions) if other[i] != MASK]
-        leads = [float(score[n].max() - score[n, other[positions[n]]]) for n in committed]
+        scored = score(logits, state, policy, seed, block)
+        best, drawn = scored.scores.amax(-1, keepdim=True), [other[i] for i in scored.positions]
+        committed = [n for n, token in enumerate(drawn) if token != MASK]
+        leads = [float(best[n, 0] - scored.scores[n, drawn[n]]) for n in committed]
         token_gap = max(leads, default=math.inf)
         # With noise, tokens of near-equal score differ in confidence. So the method's own tokens count where it
         # committed, and elsewhere the least sure token that it could have drawn.
-        law = (logp if policy.confidence == "tempered" else log_probs(logits[positions], 0.0)).exp()
-        near = score >= score.amax(-1, keepdim=True) - tolerance
-        confidences = law.masked_fill(~near, math.inf).amin(-1).tolist()
+        near = scored.scores >= best - tolerance
+        confidences = scored.confidences.masked_fill(~near, math.inf).amin(-1).tolist()
         for n in committed:
-            confidences[n] = float(law[n, other[positions[n]]])
+            confidences[n] = float(scored.confidences[n, drawn[n]])
         confidence_gap = policy.rule.gap(confidences, committed)
     step = sum(visited == block for visited, _ in baseline[:at])
     position = next((i for i, (a, b) in enumerate(zip(mine, other, strict=True)) if a != b), 0)

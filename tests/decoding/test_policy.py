@@ -4,6 +4,8 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from suite.decoding.policy import Exact, Policy, Threshold, filtered, first_argmax, parse_rule, predict, step
 from suite.decoding.state import MASK, until_end
@@ -27,9 +29,15 @@ def test_threshold_takes_all_above_tau_and_one_if_none_is() -> None:
     assert Threshold(0.9).gap([0.6, 0.59], [1]) == pytest.approx(0.01), "the fallback's order is the closer decision"
 
 
-@pytest.mark.parametrize("text", ["exact", "threshold(0.9)", "threshold(.85)"])
-def test_rules_survive_their_own_text(text: str) -> None:
-    assert parse_rule(str(parse_rule(text))) == parse_rule(text)
+@pytest.mark.parametrize("text", ["exact", "threshold(0.9)"])
+def test_a_rule_has_one_text(text: str) -> None:
+    assert str(parse_rule(text)) == text
+    assert str(parse_rule("threshold(.90)")) == "threshold(0.9)"
+
+
+@given(st.floats(0, 1, exclude_min=True, exclude_max=True))
+def test_a_threshold_survives_its_own_text(tau: float) -> None:
+    assert parse_rule(str(Threshold(tau))) == Threshold(tau)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ WRONG: dict[str, tuple[dict[str, str | None], list[str]]] = {
     "an unknown rule": ({"rules": '["greedy"]'}, ["rules", "'greedy'", "threshold(0.9)"]),
     "tau of 1": ({"rules": '["threshold(1)"]'}, ["rules", "between 0 and 1"]),
     "tau of 0": ({"rules": '["threshold(0.0)"]'}, ["rules", "between 0 and 1"]),
-    "tau that its canonical form rounds to 1": ({"rules": '["threshold(0.99999999)"]'}, ["rules", "tau"]),
+    "tau that rounds to 1": ({"rules": '["threshold(0.99999999999999999999)"]'}, ["rules", "tau"]),
     "no rows": ({"rows": "[0]"}, ["rows.0", "greater than or equal to 1", "0"]),
     "rows that leave no draft": ({"rows": "[1]"}, ["rows", "2 or more"]),
     "a negative temperature": ({"temperatures": "[-0.5]"}, ["temperatures.0", "greater than or equal to 0", "-0.5"]),
