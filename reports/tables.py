@@ -61,6 +61,7 @@ class Setting:
     """What a table holds fixed."""
 
     target: str
+    context: str
     temperature: float
     rule: str
     tiny: bool
@@ -68,7 +69,8 @@ class Setting:
     @property
     def title(self) -> str:
         note = " (a tiny look-alike)" if self.tiny else ""
-        return f"{self.target}{note}, T = {self.temperature:g}, {self.rule}"
+        context = "" if self.context == "cached" else f", {self.context}"
+        return f"{self.target}{note}{context}, T = {self.temperature:g}, {self.rule}"
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ def parts(frame: pd.DataFrame) -> Iterator[Part]:
     """Every setting of a frame, in the order of the grid; none of an empty one."""
     if frame.empty:
         return
-    for values, part in _groups(frame, "target", "temperature", "rule", "tiny"):
+    for values, part in _groups(frame, "target", "context", "temperature", "rule", "tiny"):
         base = part[part["drafter"] == "none"]
         yield Part(
             Setting(*values),
@@ -245,6 +247,7 @@ def csv(made: Sequence[Part]) -> str:
     records = [
         {
             "target": part.setting.target,
+            "context": part.setting.context,
             "temperature": part.setting.temperature,
             "rule": part.setting.rule,
             "drafter": x.drafter,

@@ -6,7 +6,7 @@ import re
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-ID_VERSION = 1
+ID_VERSION = 2
 
 
 @dataclass(frozen=True, order=True)
@@ -26,6 +26,7 @@ class Cell:
     prompts: int
     top_k: int = 0
     top_p: float = 1.0
+    context: Literal["cached", "whole", "frozen", "prefix"] = "cached"
     commit: Literal["fused", "separate"] = "fused"
     layout: Literal["batch", "packed"] = "batch"
     dtype: str = "float32"
@@ -57,10 +58,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Bundle:
-    """What one process runs: the baseline and every drafter and budget on the same target, task, T, rule and seed."""
+    """What one process runs: the baseline and every drafter and budget on the same target, task, T, rule and seed.
+
+    `source`: where the target's checkpoint is, if the grid says so.
+    """
 
     baseline: Cell
     cells: tuple[Cell, ...]
+    source: str = ""
 
     @property
     def id(self) -> str:
@@ -70,4 +75,5 @@ class Bundle:
     def title(self) -> str:
         """For people: all that sets it apart within a grid."""
         cell = self.baseline
-        return f"{cell.target} {cell.task} T={cell.temperature:g} {cell.rule} seed {cell.seed}"
+        context = "" if cell.context == "cached" else f" ({cell.context})"
+        return f"{cell.target}{context} {cell.task} T={cell.temperature:g} {cell.rule} seed {cell.seed}"

@@ -11,22 +11,28 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 import drafters
 import tasks.harness
 from suite.cells import Bundle, Cell
-from suite.decoding.policy import parse_rule
+from suite.decoding.policy import Commit, ContextPolicy, parse_rule
 from suite.errors import UserError
-from suite.targets import catalog
+from suite.targets import catalog, load
+from suite.targets.base import TargetSpec
 
 SHIPPED = Path(__file__).parent / "grids"
 Name = Annotated[str, Field(min_length=1)]
 
 
 class Grid(BaseModel):
-    """A grid file. Axes are lists; every combination of them is a cell."""
+    """A grid file. Axes are lists; every combination of them is a cell.
+
+    `sources`: folders of targets' checkpoints, by name; a name the catalogue lacks is recognised by its config.json.
+    `contexts` are for full-attention targets; the others have one. `dtype`: float32 on the CPU, bfloat16 elsewhere.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=64)]
     about: str = ""
     targets: Annotated[list[Name], Field(min_length=1)]
+    sources: dict[Name, Name] = {}
     tasks: Annotated[list[Name], Field(min_length=1)]
     temperatures: Annotated[list[Annotated[float, Field(ge=0, allow_inf_nan=False)]], Field(min_length=1)]
     rules: Annotated[list[Name], Field(min_length=1)] = ["exact"]
@@ -36,16 +42,17 @@ class Grid(BaseModel):
     prompts: Annotated[int, Field(ge=0)] = 0
     top_k: Annotated[int, Field(ge=0)] = 0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    commit: Literal["fused", "separate"] = "fused"
+    contexts: Annotated[list[ContextPolicy], Field(min_length=1)] = ["whole"]
+    commit: Commit = "fused"
     layout: Literal["batch", "packed"] = "batch"
-    dtype: Literal["float32", "float64", "bfloat16", "float16"] = "float32"
-    device: Annotated[str, Field(pattern=r"^(cpu|cuda)$")] = "cpu"
+    dtype: Literal["", "float32", "float64", "bfloat16", "float16"] = ""
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
     allow_code_execution: bool = False
 
-    @field_validator("targets", "tasks", "drafters")
+    @field_validator("tasks", "drafters")
     @classmethod
     def _known(cls, value: list[str], info: ValidationInfo) -> list[str]:
-        known = {"targets": list(catalog.CATALOG), "tasks": tasks.harness.names(), "drafters": drafters.names()}
+        known = {"tasks": tasks.harness.names(), "drafters": drafters.names()}
         for name in value:
             if name not in known[str(info.field_name)]:
                 raise UserError(f"unknown name {name!r}; known: {', '.join(known[str(info.field_name)])}")
@@ -58,6 +65,13 @@ class Grid(BaseModel):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
+        if unused := set(self.sources) - set(self.targets):
+            raise UserError(f"sources: {min(unused)!r} is none of the grid's targets; add it there, or leave it out")
+        families = [self._spec(target).family for target in self.targets]
+        if "contexts" in self.model_fields_set:
+            for context in self.contexts:
+                if not any(context in family.contexts for family in families):
+                    raise UserError(f"contexts: {context!r} is a context of none of the grid's targets; leave it out")
         if max(self.rows) == 1 and set(self.drafters) != {"none"}:
             raise UserError("rows: [1] leaves no row for a draft; give 2 or more")
         code = [name for name in self.tasks if tasks.harness.executes_code(name)]
@@ -79,9 +93,15 @@ class Grid(BaseModel):
         methods = dict.fromkeys(
             [("none", 1), *product([name for name in self.drafters if name != "none"], [r for r in self.rows if r > 1])]
         )
-        for target, task, temperature, rule, seed in dict.fromkeys(
-            product(self.targets, self.tasks, self.temperatures, self.rules, self.seeds)
+        settings = [
+            (target, context if context in family.contexts else family.contexts[0])
+            for target, family in ((target, self._spec(target).family) for target in self.targets)
+            for context in self.contexts
+        ]
+        for (target, context), task, temperature, rule, seed in dict.fromkeys(
+            product(settings, self.tasks, self.temperatures, self.rules, self.seeds)
         ):
+            commits = self._spec(target).family.commits
             cells = tuple(
                 Cell(
                     target=target,
@@ -94,14 +114,18 @@ class Grid(BaseModel):
                     prompts=self.prompts,
                     top_k=self.top_k,
                     top_p=self.top_p,
-                    commit=self.commit,
+                    context=context,
+                    commit=self.commit if self.commit in commits else commits[0],
                     layout=self.layout,
-                    dtype=self.dtype,
+                    dtype=self.dtype or load.default_dtype(self.device),
                     device=self.device,
                 )
                 for drafter, rows in methods
             )
-            yield Bundle(cells[0], cells)
+            yield Bundle(cells[0], cells, self.sources.get(target, ""))
+
+    def _spec(self, target: str) -> TargetSpec:
+        return catalog.spec(target, self.sources.get(target, ""))
 
 
 def shipped() -> dict[str, Path]:

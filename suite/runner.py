@@ -22,7 +22,7 @@ from suite.measure.lossless import diverge
 from suite.measure.stale import StaleWatch
 from suite.records import Manifest, Sample, Stale, Step, Visit
 from suite.store import Store
-from suite.targets import catalog, load
+from suite.targets import catalog, checkpoint, load
 from suite.targets.base import Target
 from tasks.harness import Request, Task
 
@@ -100,9 +100,10 @@ def _load(bundle: Bundle, allow_code_execution: bool) -> "_Session":
     task = tasks.harness.load(cell.task)
     if task.executes_code and not allow_code_execution:
         raise UserError(f"task {task.name} runs model-written code: set allow_code_execution = true in the grid file")
-    if cell.device == "cuda" and not torch.cuda.is_available():
+    if cell.device != "cpu" and not torch.cuda.is_available():
         raise UserError('device: this machine has no GPU that torch can use; set device = "cpu" in the grid file')
-    target = load.load(catalog.spec(cell.target), cell.device, cell.dtype, cell.layout)
+    spec = catalog.spec(cell.target, bundle.source)
+    target = load.load(spec, cell.device, cell.dtype, cell.layout, cell.context)
     requests = task.requests(target.chat, cell.prompts or None)
     if len(requests) < cell.prompts:
         raise UserError(
@@ -123,7 +124,7 @@ class _Session:
         cell = bundle.baseline
         self.bundle, self.target, self.task, self.requests = bundle, target, task, requests
         self.baseline = Method(cell, drafters.make(cell.drafter))
-        self.weights = load.weights_hash(target.spec)
+        self.weights = checkpoint.weights_hash(target.spec)
         self.policy = Policy(
             block_size=target.spec.block_size,
             max_new_tokens=task.max_new_tokens,
@@ -131,7 +132,7 @@ class _Session:
             temperature=cell.temperature,
             top_k=cell.top_k,
             top_p=cell.top_p,
-            confidence=target.spec.confidence,
+            confidence=target.spec.family.confidence,
             commit=cell.commit,
         )
 
@@ -233,7 +234,7 @@ class _Session:
 
     def _stale(self, prompt: Sequence[int], seed: int) -> Stale:
         """What earlier passes knew, from one more decode: watching takes time, so nothing timed is watched."""
-        watch = StaleWatch(self.policy, seed, len(prompt) // self.policy.block_size)
+        watch = StaleWatch(self.policy, seed, self.target.spec.first_block(len(prompt)))
         decode(self.target, prompt, self.policy, self.baseline.drafter, seed=seed, watch=watch)
         return watch.counts
 
@@ -246,7 +247,7 @@ class _Session:
                 "block_size": self.policy.block_size,
                 "max_new_tokens": self.policy.max_new_tokens,
                 "confidence": self.policy.confidence,
-                "prefix_attention": self.target.spec.prefix_attention,
+                "family": self.target.spec.family.name,
                 "task_version": self.task.version,
                 "metric": self.task.metric,
                 "weights": self.weights,

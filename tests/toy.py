@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from suite.decoding.policy import ContextPolicy
 from suite.decoding.state import MASK, Row, State
-from suite.targets.base import TargetSpec
+from suite.targets.base import Family, TargetSpec
 
 SIZE, VOCABULARY = 4, 6
 
@@ -16,6 +17,7 @@ SIZE, VOCABULARY = 4, 6
 @dataclass
 class Context:
     ids: list[int]
+    passes: int = 0
     pending: dict[tuple[State, ...], None] = field(default_factory=dict)
 
 
@@ -27,6 +29,7 @@ class ToyTarget:
 
     dtype = "float32"
     layout = "batch"
+    context_policy: ContextPolicy = "cached"
 
     def __init__(
         self, sharpness: float = 3.0, size: int = SIZE, vocabulary: int = VOCABULARY, salt: int = 0, smooth: float = 0.0
@@ -34,7 +37,7 @@ class ToyTarget:
         self.spec = TargetSpec(
             name="toy",
             source="",
-            native_class="",
+            family=Family("toy", (), "", "block-causal", ""),
             mask_id=vocabulary - 1,
             stop_ids=frozenset({0}),
             pad_id=0,
@@ -59,10 +62,13 @@ class ToyTarget:
     def synchronize(self) -> None:
         pass
 
-    def prefill(self, ids: Sequence[int]) -> Context:
+    def prefill(self, ids: Sequence[int], blocks: int = 0) -> Context:
         assert len(ids) % self.spec.block_size == 0
         self.prefills += bool(ids)
-        return Context(list(ids))
+        return Context(list(ids), passes=int(bool(ids)))
+
+    def ahead(self, context: Context) -> Tensor | None:
+        return None
 
     def evaluate(self, context: Context, rows: Sequence[Row]) -> Tensor:
         self.rows_in_pass.append(len(rows))

@@ -54,7 +54,10 @@ class Decoded:
 
 
 Watch = Callable[[State, Prediction, State, Tensor], None]
-"""Called at each step with the state, the target's prediction, the next state and the logits `[B, V]`."""
+"""Called at each step with the state, the target's prediction, the next state and the logits `[B, V]`.
+
+Where the target decides a block's first token ahead of its first pass, that step is seen as one of a state `[1]`.
+"""
 
 
 def decode(
@@ -81,16 +84,24 @@ def decode(
     size, done = policy.block_size, Decoded()
     clock = Clock(target.synchronize)
     drafter.start(future if drafter.needs_future else ())
-    whole = len(prompt) // size * size
-    context = target.prefill(prompt[:whole])
-    done.prefill_passes = int(whole > 0)
+    origin, first = target.spec.origin(len(prompt)), target.spec.first_block(len(prompt))
+    whole = origin + first * size
+    context = target.prefill(prompt[:whole], -(-(len(prompt) - whole + policy.max_new_tokens) // size))
+    done.prefill_passes = context.passes
     done.prefill_s = clock.lap()
     finished: tuple[State, ...] = ()
     answer: list[int] = []
-    for block in count(len(prompt) // size):
-        tail = tuple(prompt[block * size :])
-        state: State = tail + (MASK,) * (size - len(tail))
+    for block in count(first):
+        given = tuple(prompt[origin + block * size :])
+        state: State = given + (MASK,) * (size - len(given))
         stale: Tensor | None = None
+        if not given and (ahead := target.ahead(context)) is not None:
+            prediction = predict(ahead[None], state[:1], policy, seed, block)
+            token = step(prediction, state[:1], policy.rule)
+            if watch:
+                watch(state[:1], prediction, token, ahead[None])
+            state = token + state[1:]
+            done.visits.append((block, state))
         while MASK in state:
             drafts: list[State] = []
             if stale is not None and rows > 1 and state.count(MASK) > 1:
@@ -113,7 +124,7 @@ def decode(
                 done.visits.append((block, state))
                 depth += 1
             done.passes.append(Pass(len(where), depth, draft_s, verify_s, clock.lap()))
-        answer += state[len(tail) :]
+        answer += state[len(given) :]
         finished = (state,)
         if policy.commit == "separate":
             target.evaluate(context, [Row(finished, ())])

@@ -20,6 +20,13 @@ from suite.errors import UserError
 Confidence = Literal["tempered", "untempered"]
 """Which distribution a token's confidence is read from: softmax(l / T) (SDAR), or softmax(l) (LLaDA)."""
 
+Commit = Literal["fused", "separate"]
+"""A finished block's pass into the cache rides in the next block's first pass, or is one of its own."""
+
+ContextPolicy = Literal["cached", "whole", "frozen", "prefix"]
+"""What a block sees of the rest: an exact cache of what precedes it, or (full attention) everything evaluated anew,
+everything as its first pass left it, or what precedes it so."""
+
 
 class CommitRule(Protocol):
     """Which of the masked positions commit, given their confidences (same order; at least one)."""
@@ -82,11 +89,7 @@ def parse_rule(text: str) -> CommitRule:
 
 @dataclass(frozen=True)
 class Policy:
-    """The reference policy that "lossless" refers to.
-
-    `commit`: a finished block's pass into the cache rides in the next block's first pass ("fused") or is
-    one of its own ("separate"), for every method alike.
-    """
+    """The reference policy that "lossless" refers to. Every method commits finished blocks alike."""
 
     block_size: int
     max_new_tokens: int
@@ -95,7 +98,7 @@ class Policy:
     top_k: int = 0
     top_p: float = 1.0
     confidence: Confidence = "tempered"
-    commit: Literal["fused", "separate"] = "fused"
+    commit: Commit = "fused"
 
     def __post_init__(self) -> None:
         if self.temperature < 0 or not math.isfinite(self.temperature):

@@ -40,6 +40,7 @@ def diverge(
     block, mine = baseline[at]
     other_block, other = method[at]
     state, logits = seen[at]
+    other = other[: len(state)]
     tolerance = TOLERANCE[target.dtype]
     token_gap, confidence_gap = math.inf, math.inf
     if block == other_block and all(old in (MASK, new) for old, new in zip(state, other, strict=True)):

@@ -24,6 +24,8 @@ class StaleWatch:
     _block: int = field(default=0, repr=False)
 
     def __call__(self, state: State, prediction: Prediction, after: State, logits: Tensor) -> None:
+        if len(state) < self.policy.block_size:  # decided ahead of the block's first pass
+            return
         if self._logits is not None:
             guess = predict(self._logits, state, self.policy, self.seed, self.first_block + self._block)
             committed = [n for n, i in enumerate(prediction.positions) if after[i] != state[i]]

@@ -1,4 +1,4 @@
-"""What a target is to the decoder: three calls on a context."""
+"""What a target is: its description, and three calls on a context."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,22 +6,59 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor
 
-from suite.decoding.policy import Confidence
+from suite.decoding.policy import Commit, Confidence, ContextPolicy
 from suite.decoding.state import Row
 
 
 @dataclass(frozen=True)
-class TargetSpec:
-    """One diffusion language model, and all that sets it apart from the others.
+class Family:
+    """What checkpoints of one kind share: how they are read, and what their rows mean.
 
-    `source`: a folder, or a Hugging Face id with its `revision`. `excluded_ids` are never drawn: the mask
-    token, and rows that pad the vocabulary. `shift`: 1 where row i-1 predicts token i. `tiny`: a look-alike
-    trained by this project, never a stand-in for the real model's figures.
+    `model_types`: the `model_type` of their `config.json`. `key_map`: patterns of their tensor names and what the
+    native class calls them, applied in order. `config_keys`: their configuration keys by native name;
+    `config_values`: native ones they leave unsaid. `attention`: bidirectional within a block and causal over blocks,
+    or bidirectional over everything. `shift`: 1 where row i-1 predicts token i. `commit_yields_token`: a finished
+    block's last row decides the next block's first token. `source`: the reference code.
+    """
+
+    name: str
+    model_types: tuple[str, ...]
+    native_class: str
+    attention: Literal["block-causal", "full"]
+    source: str
+    shift: Literal[0, 1] = 0
+    commit_yields_token: bool = False
+    confidence: Confidence = "tempered"
+    key_map: Mapping[str, str] = field(default_factory=dict)
+    config_keys: Mapping[str, str] = field(default_factory=dict)
+    config_values: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def contexts(self) -> tuple[ContextPolicy, ...]:
+        """The context policies there are, the default first."""
+        return ("cached",) if self.attention == "block-causal" else ("whole", "frozen", "prefix")
+
+    @property
+    def commits(self) -> tuple[Commit, ...]:
+        """The ways to commit a finished block, the default first."""
+        if self.attention == "full":
+            return ("fused",)
+        return ("separate",) if self.commit_yields_token else ("fused", "separate")
+
+
+@dataclass(frozen=True)
+class TargetSpec:
+    """One diffusion language model: which checkpoint of which family.
+
+    `source`: a folder, or a Hugging Face id with its `revision` (empty: the newest). `excluded_ids` are never drawn:
+    the mask token, and rows that pad the vocabulary (those beyond the tokenizer are added on loading).
+    `context_limit` and `parameters` are nominal. `chat_template`: Jinja, for a tokenizer that brings none.
+    `tiny`: a look-alike trained by this project, never a stand-in for the real model's figures.
     """
 
     name: str
     source: str
-    native_class: str
+    family: Family
     mask_id: int
     stop_ids: frozenset[int]
     pad_id: int
@@ -29,21 +66,34 @@ class TargetSpec:
     block_size: int
     context_limit: int
     excluded_ids: tuple[int, ...]
+    parameters: int = 0
     revision: str = ""
-    rename: Mapping[str, str] = field(default_factory=dict)
-    shift: Literal[0, 1] = 0
-    prefix_attention: Literal["block-causal", "full"] = "block-causal"
-    confidence: Confidence = "tempered"
+    chat_template: str = ""
     tiny: bool = False
     note: str = ""
 
+    def origin(self, prompt_tokens: int) -> int:
+        """Where the first block begins: at the start of the sequence, or of the answer."""
+        return prompt_tokens if self.family.attention == "full" else 0
+
+    def first_block(self, prompt_tokens: int) -> int:
+        """Index of the block that the first new token is in."""
+        return (prompt_tokens - self.origin(prompt_tokens)) // self.block_size
+
+
+class Context(Protocol):
+    """What a target remembers of one request. Opaque but for the passes that making it took."""
+
+    passes: int
+
 
 class Target(Protocol):
-    """A loaded target. A context is opaque; it is made by `prefill` and belongs to one request."""
+    """A loaded target. A context is made by `prefill` and belongs to one request."""
 
     spec: TargetSpec
     dtype: str
     layout: str
+    context_policy: ContextPolicy
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text that has its special tokens written out; nothing is added."""
@@ -57,8 +107,12 @@ class Target(Protocol):
         """The chat template applied, the assistant's turn opened."""
         ...
 
-    def prefill(self, ids: Sequence[int]) -> Any:
-        """The context of whole committed blocks; no pass when there are none."""
+    def prefill(self, ids: Sequence[int], blocks: int = 0) -> Any:
+        """The context of what is committed before the first block; up to `blocks` blocks will follow."""
+        ...
+
+    def ahead(self, context: Any) -> Tensor | None:
+        """Logits `[V]` of the next block's first token, where the committed blocks already decide it."""
         ...
 
     def evaluate(self, context: Any, rows: Sequence[Row]) -> Tensor:

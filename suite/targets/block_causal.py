@@ -5,21 +5,21 @@ A row of a pass is a path of blocks behind the cache. Two layouts evaluate the s
 * `batch`: one batch row each, on an expanded cache. Bit-identical to one pass per row in float32 on the CPU.
 * `packed`: one sequence on the shared cache; paths that start alike share their blocks, and a mask lets a
   block see the cache, its own path and itself. Less memory, one kernel more sensitive to its shape.
+
+With shift 1 (Fast-dLLM v2) row i-1 of a block predicts token i. Its first token is decided before its first pass, by
+the last row of the committed block before it.
 """
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache, PreTrainedModel
+from transformers import DynamicCache
 
-from suite.decoding.state import MASK, Row, State
-from suite.targets.base import TargetSpec
+from suite.decoding.state import Row, State
+from suite.targets.native import Native, expand, select
 
-Layout = Literal["batch", "packed"]
 Path = tuple[State, ...]
 
 
@@ -27,58 +27,40 @@ Path = tuple[State, ...]
 class Context:
     """The committed blocks' keys and values; `paths` tells where the last pass put which blocks.
 
-    `paths[path] = (batch row, first slot)` of the path's last block, for finished paths only.
+    `paths[path] = (batch row, first slot)` of the path's last block, for finished paths only. `last`: logits `[V]` of
+    the last committed position.
     """
 
-    cache: Any = field(default_factory=DynamicCache)
+    passes: int = 0
+    cache: DynamicCache = field(default_factory=DynamicCache)
     length: int = 0
     paths: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    last: Tensor | None = None
 
 
-class BlockCausal:
+class BlockCausal(Native):
     """A native transformers model under a block-causal mask."""
 
-    def __init__(self, spec: TargetSpec, model: PreTrainedModel, tokenizer: Any, layout: Layout = "batch") -> None:
-        self.spec = spec
-        self.layout: str = layout
-        self.dtype = str(model.dtype).removeprefix("torch.")
-        self._model, self._tokenizer, self._device = model, tokenizer, model.device
-        model.train(False)
-        parameters = inspect.signature(model.forward).parameters
-        self._cache_name = "cache" if "cache" in parameters else "past_key_values"  # renamed in transformers 5.24
-        self._evaluate: Callable[[Context, Sequence[Row]], Tensor] = (
-            self._packed if layout == "packed" else self._batched
-        )
-
-    def encode(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
-        return ids
-
-    def decode(self, ids: Sequence[int]) -> str:
-        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
-        return text
-
-    def chat(self, messages: list[dict[str, str]]) -> str:
-        text: str = self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-        return text
-
-    def synchronize(self) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-
     @torch.inference_mode()
-    def prefill(self, ids: Sequence[int]) -> Context:
+    def prefill(self, ids: Sequence[int], blocks: int = 0) -> Context:
         context = Context()
         if ids:
             length = len(ids)
-            self._forward(context, self._ids([ids]), torch.arange(length)[None], _earlier_blocks(0, length, self._size))
-            context.length = length
+            mask = _earlier_blocks(0, length, self._size)
+            logits = self._forward(context.cache, self._ids([ids]), torch.arange(length)[None], mask)
+            context.passes, context.length = 1, length
+            context.last = self._allowed(logits[0, -1])
         return context
+
+    def ahead(self, context: Context) -> Tensor | None:
+        return context.last if self.spec.family.commit_yields_token else None
 
     @torch.inference_mode()
     def evaluate(self, context: Context, rows: Sequence[Row]) -> Tensor:
-        logits = self._evaluate(context, rows).float()
-        logits[..., list(self.spec.excluded_ids)] = float("-inf")
+        logits = self._allowed((self._packed if self.layout == "packed" else self._batched)(context, rows))
+        context.last = logits[0, -1]
+        if self.spec.family.shift:  # the first row, as in the reference: where it matters `ahead` has decided
+            logits = torch.cat([logits[:, :1], logits[:, :-1]], 1)
         return logits
 
     def keep(self, context: Context, row: Row) -> None:
@@ -87,14 +69,7 @@ class BlockCausal:
         for depth in range(len(row.finished)):
             batch_row, start = context.paths[row.finished[: depth + 1]]
             slots += range(start, start + self._size)
-        for layer in context.cache.layers:
-            if slots == list(range(len(slots))):  # the usual case needs no gather
-                layer.keys = layer.keys[batch_row : batch_row + 1, :, : len(slots)]
-                layer.values = layer.values[batch_row : batch_row + 1, :, : len(slots)]
-            else:
-                index = torch.tensor(slots, device=layer.keys.device)
-                layer.keys = layer.keys[batch_row : batch_row + 1].index_select(2, index)
-                layer.values = layer.values[batch_row : batch_row + 1].index_select(2, index)
+        select(context.cache, batch_row, slots)
         context.length, context.paths = len(slots), {}
 
     def _batched(self, context: Context, rows: Sequence[Row]) -> Tensor:
@@ -103,13 +78,11 @@ class BlockCausal:
         if len({len(path) for path in paths}) != 1:
             raise ValueError("the batch layout takes rows of equal length; use the packed layout")
         fresh = len(paths[0]) * self._size
-        for layer in context.cache.layers:
-            layer.keys = layer.keys.expand(len(rows), -1, -1, -1)
-            layer.values = layer.values.expand(len(rows), -1, -1, -1)
+        expand(context.cache, len(rows))
         start, length = context.length, context.length + fresh
         mask = _earlier_blocks(start, length, self._size) if len(paths[0]) > 1 else None
         ids = self._ids([[token for state in path for token in state] for path in paths])
-        logits = self._forward(context, ids, torch.arange(start, length)[None].expand(len(rows), -1), mask)
+        logits = self._forward(context.cache, ids, torch.arange(start, length)[None], mask)
         for n, row in enumerate(rows):
             for depth in range(len(row.finished)):
                 context.paths.setdefault(row.finished[: depth + 1], (n, start + depth * self._size))
@@ -135,26 +108,9 @@ class BlockCausal:
         mask = torch.cat([torch.ones(len(among), start, dtype=torch.bool), among], 1)[None, None]
         ids = self._ids([[token for path in segments for token in path[-1]]])
         positions = torch.cat([torch.arange(size) + start + (len(path) - 1) * size for path in segments])
-        logits = self._forward(context, ids, positions[None], mask)
+        logits = self._forward(context.cache, ids, positions[None], mask)
         context.paths = {path: (0, start + n * size) for path, n in finished.items()}
         return logits[0].view(len(segments), size, -1)[ends]
-
-    def _forward(self, context: Context, ids: Tensor, positions: Tensor, mask: Tensor | None) -> Tensor:
-        """One target pass; `mask` `[1, 1, L, cache + L]`, True attends; None attends to everything."""
-        seeing: dict[str, Any] = {"is_causal": False} if mask is None else {"attention_mask": mask.to(self._device)}
-        output = self._model(
-            input_ids=ids,
-            position_ids=positions.to(self._device),
-            use_cache=True,
-            **{self._cache_name: context.cache},
-            **seeing,
-        )
-        logits: Tensor = output.logits
-        return logits
-
-    def _ids(self, rows: Sequence[Sequence[int]]) -> Tensor:
-        ids = torch.tensor(rows, device=self._device)
-        return ids.masked_fill(ids == MASK, self.spec.mask_id)
 
     @property
     def _size(self) -> int:

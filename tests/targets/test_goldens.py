@@ -24,22 +24,8 @@ GOLDENS = Path(__file__).parent.parent / "goldens"
 FOLDERS = ["sdar_b4", "sdar_b16"]
 
 
-def target(folder: str, layout: Layout) -> BlockCausal:
-    config = json.loads((GOLDENS / folder / "config.json").read_text())
-    spec = TargetSpec(
-        name=folder,
-        source=str(GOLDENS / folder),
-        native_class="Qwen3ForCausalLM",
-        mask_id=config["mask_token_id"],
-        stop_ids=frozenset({config["eos_token_id"]}),
-        pad_id=config["eos_token_id"],
-        vocab_size=config["vocab_size"],
-        block_size=config["block_size"],
-        context_limit=config["max_position_embeddings"],
-        excluded_ids=(config["mask_token_id"],),
-    )
-    model = Qwen3ForCausalLM.from_pretrained(spec.source, dtype=torch.float32, attn_implementation="sdpa")
-    return BlockCausal(spec, model, None, layout)
+def target(folder: str, layout: Layout) -> Target:
+    return load.load(catalog.recognise(GOLDENS / folder), layout=layout, text=False)
 
 
 def cases(folder: str) -> list[dict[str, Any]]:

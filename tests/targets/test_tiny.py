@@ -19,7 +19,7 @@ from suite.errors import UserError
 from suite.targets import catalog, load
 from suite.targets.tiny import train
 from suite.targets.tiny.card import TASKS
-from suite.targets.tiny.train import RECIPES, Recipe, Training, diffusion_batch
+from suite.targets.tiny.train import RECIPES, Recipe, Training, block_causal_batch
 
 SPEC = catalog.spec("tiny-sdar-b16")
 FOLDER = Path(SPEC.source)
@@ -58,7 +58,16 @@ def test_it_can_do_its_tasks(name: str) -> None:
 
 
 SMALL = Recipe(
-    block=4, hidden=16, layers=1, heads=2, kv_heads=1, intermediate=16, batch=2, causal_steps=2, diffusion_steps=2
+    "Qwen3ForCausalLM",
+    block=4,
+    hidden=16,
+    layers=1,
+    heads=2,
+    kv_heads=1,
+    intermediate=16,
+    batch=2,
+    causal_steps=2,
+    diffusion_steps=2,
 )
 
 
@@ -68,7 +77,7 @@ def test_an_interrupted_training_ends_where_an_undisturbed_one_does(
     whole = Training(SMALL, tmp_path / "whole")
     whole.run()
     with monkeypatch.context() as patch:
-        patch.setattr(train, "diffusion_batch", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(train, "block_causal_batch", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             Training(SMALL, tmp_path / "cut").run()
     again = Training(SMALL, tmp_path / "cut")
@@ -80,7 +89,7 @@ def test_an_interrupted_training_ends_where_an_undisturbed_one_does(
 
 def test_a_noised_block_sees_itself_and_the_clean_blocks_before_it() -> None:
     ids = list(range(10, 22))  # three blocks of 4; the answer begins at position 6
-    batch = diffusion_batch([(ids, 6)], block=4, pad=0, mask=1, copies=2, rng=random.Random(0))
+    batch = block_causal_batch([(ids, 6)], block=4, shift=0, pad=0, mask=1, copies=2, rng=random.Random(0))
     positions, seen = batch.positions[0].tolist(), batch.attention[0, 0]
     clean, noised = range(8), range(8, 24)
     assert positions == [*range(8), *range(4, 12), *range(4, 12)]
@@ -97,7 +106,7 @@ def test_a_noised_block_sees_itself_and_the_clean_blocks_before_it() -> None:
 def test_masked_positions_alone_are_learned_and_each_block_weighs_the_same() -> None:
     samples = [(list(range(10, 22)), 6), (list(range(10, 18)), 1)]
     for seed in range(20):
-        batch = diffusion_batch(samples, block=4, pad=0, mask=1, copies=2, rng=random.Random(seed))
+        batch = block_causal_batch(samples, block=4, shift=0, pad=0, mask=1, copies=2, rng=random.Random(seed))
         hidden = batch.ids == 1
         assert torch.equal(hidden, batch.labels >= 0)
         assert torch.equal(hidden, batch.weights > 0)

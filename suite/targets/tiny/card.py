@@ -7,7 +7,7 @@ import argparse
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from safetensors import safe_open
@@ -54,15 +54,19 @@ class Measured:
 
 def measure(target: Target, prompts: int | None) -> Measured:
     """Exact decoding of every task's test prompts (the first `prompts`) at T = 0 and T = 1, seed 0."""
+    spec = target.spec
     accuracy, changed, seen = {}, [], []
     for name in TASKS:
         task = tasks.harness.load(name)
-        policies = [Policy(target.spec.block_size, task.max_new_tokens, temperature=t) for t in (0.0, 1.0)]
+        plain = Policy(
+            spec.block_size, task.max_new_tokens, confidence=spec.family.confidence, commit=spec.family.commits[0]
+        )
+        policies = [plain, replace(plain, temperature=1.0)]
         scores: list[list[float]] = [[], []]
         for request in task.requests(target.chat, prompts):
             ids, seed = target.encode(request.prompt), request_seed(0, request.prompt)
             answers = []
-            cold = StaleWatch(policies[0], seed, len(ids) // target.spec.block_size)
+            cold = StaleWatch(plain, seed, spec.first_block(len(ids)))
             for policy, score, watch in zip(policies, scores, (cold, None), strict=True):
                 tokens = decode(target, ids, policy, drafters.make("none"), seed=seed, watch=watch).tokens
                 text = tasks.harness.cut(target.decode(tokens), request.until)
@@ -90,30 +94,33 @@ def write(spec: TargetSpec, measured: Measured) -> Path:
     folder = Path(spec.source)
     training = json.loads((folder / "training.json").read_text())
     recipe, losses = training["recipe"], training["loss"]
-    causal_end = max(n for n, (step, _) in enumerate(losses) if step <= recipe["causal_steps"])
+    causal = [loss for step, loss in losses if step <= recipe["causal_steps"]]
     weights = folder / "model.safetensors"
     lines = [
         f"# {spec.name}",
         "",
-        f"A tiny block-diffusion language model of the SDAR form: `{spec.native_class}`, block {spec.block_size}, "
-        "block-causal attention, no logit shift. **A look-alike for tests and development**: nothing measured on it is "
-        "a result of any published model.",
+        f"A tiny diffusion language model of the {spec.family.name} form: `{spec.family.native_class}`, block "
+        f"{spec.block_size}, {spec.family.attention} attention, logit shift {spec.family.shift}. **A look-alike for "
+        "tests and development**: nothing measured on it is a result of any published model.",
         "",
         f"* Weights: {_parameters(weights) / 1e6:.2f} M parameters, {weights.stat().st_size / 1e6:.2f} MB, float16 "
         "safetensors, MIT licence.",
         f"* Shape: hidden {recipe['hidden']}, {recipe['layers']} layers, {recipe['heads']} heads "
-        f"({recipe['kv_heads']} for keys and values), feed-forward {recipe['intermediate']}, vocabulary "
-        f"{spec.vocab_size} (byte-level BPE, digits apart), ChatML.",
+        f"({recipe['kv_heads']} for keys and values), feed-forward {recipe['intermediate']}"
+        + (f" in each of {recipe['experts']} experts, of which 2 work on a token" if recipe["experts"] else "")
+        + f", vocabulary {spec.vocab_size} (byte-level BPE, digits apart), ChatML.",
         "* Data: endless problems of the train split of " + ", ".join(TASKS) + " (`tasks/tiny.py`), each with one of "
         "several worked answers drawn at random. Which split a prompt is in is decided by its hash, so no test prompt "
         "is ever seen.",
-        f"* Recipe: {recipe['causal_steps']} steps autoregressive, then {recipe['diffusion_steps']} steps of block "
-        f"diffusion (every answer block noised {recipe['noised_copies']} times, noise level stratified, weight 1/p), "
+        (f"* Recipe: {recipe['causal_steps']} steps autoregressive, then " if causal else "* Recipe: ")
+        + f"{recipe['diffusion_steps']} steps of block "
+        f"diffusion (answer blocks noised, {recipe['noised_copies']} copies each, noise level stratified, weight 1/p), "
         f"{recipe['batch']} conversations a step; Muon for the matrices ({recipe['muon_lr']}), AdamW for the rest "
         f"({recipe['adam_lr']}), rates falling linearly; float32 on a CPU, {training['seconds'] / 60:.0f} minutes on 2 "
         f"cores; seed {recipe['seed']}.",
-        f"* Loss: {losses[causal_end][1]} after the autoregressive part, {losses[-1][1]} at the end. All of it is in "
-        "`training.json`.",
+        "* Loss: "
+        + (f"{causal[-1]} after the autoregressive part, " if causal else "")
+        + f"{losses[-1][1]} at the end. All of it is in `training.json`.",
         f"* Again: `python -m suite.targets.tiny.train {spec.name}`, then `python -m suite.targets.tiny.card "
         f"{spec.name}`.",
         "",

@@ -46,8 +46,13 @@ def build_tokenizer(vocab_size: int, seed: int) -> PreTrainedTokenizerFast:
     )
 
 
-def samples(tokenizer: PreTrainedTokenizerFast, block: int, seed: int) -> Iterator[tuple[list[int], int]]:
-    """Endless (ids, prompt length): a chat turn, its answer and its end, padded to whole blocks."""
+def samples(
+    tokenizer: PreTrainedTokenizerFast, block: int, seed: int, blocks_from: str = "sequence"
+) -> Iterator[tuple[list[int], int]]:
+    """Endless (ids, prompt length): a chat turn, its answer and its end, padded to whole blocks.
+
+    Blocks are counted from the start of the `sequence`, or of the `answer`.
+    """
     rng = random.Random(seed)
     streams = [tiny.stream(task, "train", seed) for task in tiny.GENERATORS]
     pad, end = tokenizer.pad_token_id, tokenizer.eos_token_id
@@ -57,4 +62,5 @@ def samples(tokenizer: PreTrainedTokenizerFast, block: int, seed: int) -> Iterat
         prompt = tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False)
         start: list[int] = tokenizer.encode(prompt, add_special_tokens=False)
         ids = [*start, *tokenizer.encode(problem.answer, add_special_tokens=False), end]
-        yield ids + [pad] * (-len(ids) % block), len(start)
+        origin = len(start) if blocks_from == "answer" else 0
+        yield ids + [pad] * (-(len(ids) - origin) % block), len(start)

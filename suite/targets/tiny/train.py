@@ -1,8 +1,15 @@
-"""Train a tiny target as SDAR is trained: first autoregressively, then adapted to block diffusion.
+"""Train a tiny target as its family is trained: first autoregressively, then adapted to block diffusion.
 
-Adaptation (arXiv 2510.06303): every answer block gets noised copies that attend to the clean earlier
-blocks and, bidirectionally, to themselves; the noise level p is drawn per block (stratified over the
-batch) and the cross-entropy of the masked positions is weighted 1/p.
+* SDAR (arXiv 2510.06303): every answer block gets noised copies that attend to the clean earlier blocks and,
+  bidirectionally, to themselves; the noise level p is drawn per block (stratified over the batch) and the
+  cross-entropy of the masked positions is weighted 1/p.
+* Fast-dLLM v2 (arXiv 2509.26328): the same, but row i-1 predicts token i, as before the adaptation. A block's
+  first token is never masked: the clean blocks' last rows learn it.
+* LLaDA (arXiv 2502.09992), Dream (arXiv 2508.15487): the whole conversation attends to all of itself; every noised
+  copy of an answer block is a sequence of its own, in which later blocks are masked. Dream's row i-1 predicts token
+  i, LLaDA has no autoregressive part.
+
+The autoregressive part knows nothing of what comes after it: targets of one shape and seed share their ancestor.
 
 `python -m suite.targets.tiny.train tiny-sdar-b16` makes the checkpoint again from its seed. Work in
 progress lies under `--work`, is saved every few minutes, and is taken up again by the same command.
@@ -20,9 +27,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from suite.targets.tiny.text import build_tokenizer, samples
 
@@ -31,14 +39,22 @@ SAVE_SECONDS = 120
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides the weights. Step counts are optimiser steps of `batch` conversations."""
+    """All that decides the weights. Step counts are optimiser steps of `batch` conversations.
 
+    `shift`: 1 where row i-1 predicts token i. `attention`: "block-causal" or "full". `experts`: 0 for a dense
+    feed-forward; of several, two work on each token.
+    """
+
+    native_class: str
     block: int
     hidden: int
     layers: int
     heads: int
     kv_heads: int
     intermediate: int
+    experts: int = 0
+    shift: int = 0
+    attention: str = "block-causal"
     vocab_size: int = 832
     batch: int = 32
     noised_copies: int = 2
@@ -49,9 +65,25 @@ class Recipe:
     seed: int = 0
 
 
+_DENSE: dict[str, Any] = {"hidden": 128, "layers": 4, "heads": 4, "kv_heads": 2, "intermediate": 384}
+_FULL: dict[str, Any] = {"attention": "full", "noised_copies": 1, "batch": 24}
+
 RECIPES = {
-    "tiny-sdar-b16": Recipe(block=16, hidden=128, layers=4, heads=4, kv_heads=2, intermediate=384),
+    "tiny-sdar-b16": Recipe("Qwen3ForCausalLM", 16, **_DENSE),
+    "tiny-sdar-b8": Recipe(
+        "Qwen3ForCausalLM", 8, hidden=96, layers=6, heads=4, kv_heads=2, intermediate=288, diffusion_steps=4000
+    ),
+    "tiny-sdar-moe-b16": Recipe(
+        "Qwen3MoeForCausalLM", 16, **_DENSE | {"intermediate": 80}, experts=8, diffusion_steps=4000
+    ),
+    "tiny-llada": Recipe(
+        "LlamaForCausalLM", 16, **_DENSE | {"kv_heads": 4}, **_FULL, causal_steps=0, diffusion_steps=5500
+    ),
+    "tiny-dream": Recipe("Qwen2ForCausalLM", 16, **_DENSE, **_FULL, shift=1, diffusion_steps=4500),
+    "tiny-fast-dllm-b16": Recipe("Qwen2ForCausalLM", 16, **_DENSE, shift=1, diffusion_steps=4000),
 }
+MAX_ANSWER = 64
+"""Tokens of an answer's canvas in a full-attention target: the longest that a tiny task asks for."""
 
 
 @dataclass(frozen=True)
@@ -78,33 +110,75 @@ def causal_batch(picked: list[Sample], pad: int) -> Batch:
     return Batch(ids, positions, labels, (labels >= 0).float(), attention)
 
 
-def diffusion_batch(picked: list[Sample], block: int, pad: int, mask: int, copies: int, rng: random.Random) -> Batch:
+Entry = tuple[int, int, int, int, float]
+"""Token id, position, copy (0: the clean context; -1: padding), label, weight."""
+
+
+def block_causal_batch(
+    picked: list[Sample], block: int, shift: int, pad: int, mask: int, copies: int, rng: random.Random
+) -> Batch:
     """Clean context blocks, then `copies` noised copies of every answer block."""
     levels = _stratified(rng, sum(copies * (len(x) // block - start // block) for x, start in picked))
     rows = []
     for x, start in picked:
         last = len(x) // block - 1
-        row = [(token, n, 0, -100, 0.0) for n, token in enumerate(x[: last * block])]
+        row: list[Entry] = [(token, n, 0, -100, 0.0) for n, token in enumerate(x[: last * block])]
+        for n in range(block - 1, last * block, block):
+            if shift and n + 1 >= start:  # a clean block's last row predicts the next block's first token
+                row[n] = (x[n], n, 0, x[n + 1], copies / block)
         for copy in range(1, copies + 1):
             for b in range(start // block, last + 1):
-                answer = range(max(start, b * block), (b + 1) * block)
-                count = math.ceil(next(levels) * len(answer))  # p = count / len(answer)
-                hidden = set(rng.sample(answer, count))
-                row += [
-                    (mask, n, copy, x[n], 1 / count) if n in hidden else (x[n], n, copy, -100, 0.0)
-                    for n in range(b * block, (b + 1) * block)
-                ]
+                answer = range(max(start, b * block + shift), (b + 1) * block)
+                row += _noised(x, range(b * block, (b + 1) * block), answer, next(levels), copy, shift, mask, rng)
         rows.append(row)
-    length = max(map(len, rows))
-    columns = list(zip(*[row + [(pad, -1, -1, -100, 0.0)] * (length - len(row)) for row in rows], strict=True))
-    ids, positions, copy_of, labels, weights = (
-        torch.tensor([[cell[k] for cell in column] for column in columns]).T for k in range(5)
-    )
+    ids, positions, copy_of, labels, weights = _columns(rows, pad)
     blocks = torch.div(positions, block, rounding_mode="floor")
     query, key = blocks[:, :, None], blocks[:, None, :]
     earlier = (copy_of[:, None, :] == 0) & (key < query)
     itself = (query == key) & (copy_of[:, :, None] == copy_of[:, None, :])
     return Batch(ids, positions.clamp(min=0), labels, weights, (earlier | itself)[:, None])
+
+
+def full_batch(
+    picked: list[Sample], block: int, shift: int, pad: int, mask: int, copies: int, rng: random.Random
+) -> Batch:
+    """One sequence for every noised copy of every answer block: clean before it, masks after it."""
+    levels = _stratified(rng, sum(copies * ((len(x) - start) // block) for x, start in picked))
+    rows = []
+    for x, start in picked:
+        for _ in range(copies):
+            end = start + block * rng.randint((len(x) - start) // block, MAX_ANSWER // block)
+            for first in range(start, len(x), block):
+                answer = range(first, first + block)
+                row = _noised(x, range(first + block), answer, next(levels), 1, shift, mask, rng)
+                rows.append(row + [(mask, n, 1, -100, 0.0) for n in range(first + block, end)])
+    ids, positions, copy_of, labels, weights = _columns(rows, pad)
+    attention = copy_of[:, :, None] == copy_of[:, None, :]
+    return Batch(ids, positions.clamp(min=0), labels, weights, attention[:, None])
+
+
+def _noised(
+    x: list[int], span: range, answer: range, level: float, copy: int, shift: int, mask: int, rng: random.Random
+) -> list[Entry]:
+    """The positions `span` of `x` with a share `level` of `answer` masked, each a label at the row that predicts it."""
+    count = math.ceil(level * len(answer))  # p = count / len(answer)
+    hidden = set(rng.sample(answer, count))
+    return [
+        (
+            mask if n in hidden else x[n],
+            n,
+            copy,
+            *((x[n + shift], 1 / count) if n + shift in hidden else (-100, 0.0)),
+        )
+        for n in span
+    ]
+
+
+def _columns(rows: list[list[Entry]], pad: int) -> list[Tensor]:
+    """The entries' five parts as tensors `[n, L]`."""
+    length = max(map(len, rows))
+    columns = list(zip(*[row + [(pad, -1, -1, -100, 0.0)] * (length - len(row)) for row in rows], strict=True))
+    return [torch.tensor([[cell[k] for cell in column] for column in columns]).T for k in range(5)]
 
 
 def _stratified(rng: random.Random, count: int) -> Iterator[float]:
@@ -129,17 +203,18 @@ class Muon(torch.optim.Optimizer):
                 velocity.lerp_(weight.grad, 1 - group["momentum"])
                 update = _orthogonal(weight.grad.lerp(velocity, group["momentum"]))
                 weight.mul_(1 - group["lr"] * group["weight_decay"])
-                weight.add_(update, alpha=-group["lr"] * max(1, weight.shape[0] / weight.shape[1]) ** 0.5)
+                weight.add_(update, alpha=-group["lr"] * max(1, weight.shape[-2] / weight.shape[-1]) ** 0.5)
 
 
 def _orthogonal(x: Tensor) -> Tensor:
-    tall = x.shape[0] > x.shape[1]
-    x = x.T if tall else x
-    x = x / (x.norm() + 1e-7)
+    """Of each matrix `[..., m, n]`."""
+    tall = x.shape[-2] > x.shape[-1]
+    x = x.mT if tall else x
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(5):
-        a = x @ x.T
+        a = x @ x.mT
         x = 3.4445 * x + (-4.775 * a + 2.0315 * a @ a) @ x
-    return x.T if tall else x
+    return x.mT if tall else x
 
 
 class Training:
@@ -149,9 +224,9 @@ class Training:
         self.recipe, self.work = recipe, work
         torch.manual_seed(recipe.seed)
         self.tokenizer = build_tokenizer(recipe.vocab_size, recipe.seed)
-        self.model = Qwen3ForCausalLM(model_config(recipe, self.tokenizer))
-        matrices = [p for n, p in self.model.named_parameters() if p.ndim == 2 and ".layers." in n]
-        others = [p for n, p in self.model.named_parameters() if not (p.ndim == 2 and ".layers." in n)]
+        self.model: PreTrainedModel = getattr(transformers, recipe.native_class)(model_config(recipe, self.tokenizer))
+        matrices = [p for n, p in self.model.named_parameters() if p.ndim >= 2 and ".layers." in n]
+        others = [p for n, p in self.model.named_parameters() if not (p.ndim >= 2 and ".layers." in n)]
         self.optimizers: list[torch.optim.Optimizer] = [
             Muon(matrices, recipe.muon_lr),
             torch.optim.AdamW(others, recipe.adam_lr, betas=(0.9, 0.95), weight_decay=0.01),
@@ -171,12 +246,15 @@ class Training:
             began = time.monotonic()
             rng = random.Random(f"{recipe.seed}/{self.step}")
             picked = _bucket(self.tokenizer, recipe, rng)
-            if self.step < recipe.causal_steps:
+            causal = self.step < recipe.causal_steps
+            of_stage = self.step if causal else self.step - recipe.causal_steps
+            if causal:
                 batch = causal_batch(picked, pad)
-                rate = _schedule(self.step, recipe.causal_steps, floor=0.3)
+                rate = _schedule(of_stage, recipe.causal_steps, floor=0.3)
             else:
-                batch = diffusion_batch(picked, recipe.block, pad, mask, recipe.noised_copies, rng)
-                rate = _schedule(self.step - recipe.causal_steps, recipe.diffusion_steps, floor=0.0)
+                noise = full_batch if recipe.attention == "full" else block_causal_batch
+                batch = noise(picked, recipe.block, recipe.shift, pad, mask, recipe.noised_copies, rng)
+                rate = _schedule(of_stage, recipe.diffusion_steps, floor=0.0)
             logits = self.model(
                 batch.ids, attention_mask=batch.attention, position_ids=batch.positions, use_cache=False
             )
@@ -190,7 +268,7 @@ class Training:
                     group["lr"] = peak * rate
                 optimizer.step()
                 optimizer.zero_grad()
-            recent += (loss.item() - recent) / min(50, self.step % recipe.causal_steps + 1)
+            recent += (loss.item() - recent) / min(50, of_stage + 1)
             self.step += 1
             self.seconds += time.monotonic() - began
             if self.step % 50 == 0:
@@ -225,7 +303,7 @@ class Training:
     def export(self, folder: Path) -> None:
         """Write the checkpoint in Hugging Face form: float16 safetensors, config, tokenizer."""
         folder.mkdir(parents=True, exist_ok=True)
-        half = Qwen3ForCausalLM(self.model.config)
+        half = type(self.model)(self.model.config)
         half.load_state_dict(self.model.state_dict())
         half.to(torch.float16).save_pretrained(folder)  # type: ignore[arg-type]
         self.tokenizer.save_pretrained(folder)
@@ -233,8 +311,14 @@ class Training:
         (folder / "training.json").write_text(json.dumps(record) + "\n")
 
 
-def model_config(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Qwen3Config:
-    return Qwen3Config(
+def model_config(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> PretrainedConfig:
+    experts = {
+        "num_experts": recipe.experts,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": recipe.intermediate,
+        "norm_topk_prob": True,
+    }
+    config: PretrainedConfig = getattr(transformers, recipe.native_class).config_class(
         vocab_size=len(tokenizer),
         hidden_size=recipe.hidden,
         intermediate_size=recipe.intermediate,
@@ -247,14 +331,17 @@ def model_config(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Qwen3Con
         tie_word_embeddings=False,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
-        attn_implementation="sdpa",  # type: ignore[call-arg]
+        attn_implementation="sdpa",
         **{"mask_token_id": tokenizer.mask_token_id, "block_size": recipe.block},
+        **(experts if recipe.experts else {}),
     )
+    return config
 
 
 def _bucket(tokenizer: PreTrainedTokenizerFast, recipe: Recipe, rng: random.Random) -> list[Sample]:
     """One batch of similar length, so that little is padded."""
-    stream = samples(tokenizer, recipe.block, rng.getrandbits(32))
+    blocks_from = "answer" if recipe.attention == "full" else "sequence"
+    stream = samples(tokenizer, recipe.block, rng.getrandbits(32), blocks_from)
     pool = sorted((next(stream) for _ in range(4 * recipe.batch)), key=lambda sample: (len(sample[0]), sample[1]))
     start = rng.randrange(4) * recipe.batch
     return pool[start : start + recipe.batch]
