@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoTokenizer, PretrainedConfig, PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast, Qwen2Tokenizer
 from transformers.conversion_mapping import get_checkpoint_conversion_mapping, register_checkpoint_conversion_mapping
 from transformers.core_model_loading import Split, WeightConverter
 
@@ -134,8 +134,11 @@ def _learn_fused_attention() -> None:
 
 
 def _tokenizer(spec: TargetSpec, folder: Path) -> Any:
+    """Of a native class, whatever code the checkpoint names for it: `tokenizer.json` says all, and those that publish
+    `vocab.json` and `merges.txt` instead (Dream) have Qwen2's."""
+    kind: Any = PreTrainedTokenizerFast if (folder / "tokenizer.json").is_file() else Qwen2Tokenizer
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        tokenizer = kind.from_pretrained(folder, local_files_only=True)
     except Exception as error:
         raise UserError(
             f"{spec.name}: no tokenizer that can be read at {folder} ({first_line(error)}); {how_to_get(spec)}"

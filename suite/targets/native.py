@@ -69,7 +69,7 @@ class Native:
         return logits
 
 
-def select(cache: DynamicCache, row: int, slots: Sequence[int]) -> None:
+def select(cache: Any, row: int, slots: Sequence[int]) -> None:
     """Keep these slots of one batch row of a cache."""
     for layer in cache.layers:
         keys, values = layer.keys[row : row + 1], layer.values[row : row + 1]
@@ -80,7 +80,7 @@ def select(cache: DynamicCache, row: int, slots: Sequence[int]) -> None:
             layer.keys, layer.values = keys.index_select(2, index), values.index_select(2, index)
 
 
-def expand(cache: DynamicCache, rows: int) -> None:
+def expand(cache: Any, rows: int) -> None:
     """The same cache for every batch row, without copying."""
     for layer in cache.layers:
         layer.keys, layer.values = (x.expand(rows, -1, -1, -1) for x in (layer.keys, layer.values))

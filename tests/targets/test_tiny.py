@@ -118,10 +118,10 @@ def test_masked_positions_alone_are_learned_and_each_block_weighs_the_same() -> 
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors is missing"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "no \\*.safetensors"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"\x10" * 64), "cannot read the checkpoint"),
         (lambda folder: (folder / "config.json").write_text("{"), "config.json"),
-        (lambda folder: (folder / "tokenizer.json").write_text("{}"), "cannot read the checkpoint"),
+        (lambda folder: (folder / "tokenizer.json").write_text("{}"), "no tokenizer that can be read"),
         (
             lambda folder: (folder / "config.json").write_text(
                 (FOLDER / "config.json").read_text().replace('"block_size": 16', '"block_size": 8')
