@@ -11,7 +11,7 @@ from torch import Tensor
 
 from suite.decoding.noise import gumbel, step_key
 from suite.decoding.policy import Policy, kept, log_probs
-from suite.decoding.state import MASK, State, Visit
+from suite.decoding.state import MASK, State, Visit, masked
 from suite.errors import UserError
 
 STALE_TOKENS = 32
@@ -35,8 +35,8 @@ class Choice:
 class DraftView:
     """All a drafter may read: no hidden states, nothing of the vocabulary's size.
 
-    `log_probs` and `token_ids` `[B, k]` are the k most likely tokens at every block position in the pass
-    before the last commit (stale), tempered, on the CPU.
+    `log_probs` and `token_ids` `[B, k]` are the k most likely tokens at every open position in the pass before the last
+    commit (stale), tempered, on the CPU; the rows of filled positions are zero.
     """
 
     state: State
@@ -82,14 +82,28 @@ class DraftView:
         )
 
 
-def stale_view(logits: Tensor, state: State, block: int, policy: Policy, seed: int) -> DraftView:
-    """The view on `state`, given the logits `[B, V]` of the state that it was committed from."""
+def top_tokens(logits: Tensor, policy: Policy) -> tuple[Tensor, Tensor]:
+    """Log-probabilities and ids `[n, k]` of the most likely tokens, best first, given logits `[n, V]`."""
     logp = log_probs(logits, policy.temperature)
     values, ids = (x.cpu() for x in logp.topk(min(STALE_TOKENS, logp.shape[-1]), dim=-1))
     by_id = ids.argsort(dim=-1)
     values, ids = values.gather(-1, by_id), ids.gather(-1, by_id)
     best = values.argsort(dim=-1, descending=True, stable=True)  # ties: the lower id first
-    return DraftView(state, block, policy, values.gather(-1, best), ids.gather(-1, best), seed)
+    return values.gather(-1, best), ids.gather(-1, best)
+
+
+def stale_view(logits: Tensor, state: State, block: int, policy: Policy, seed: int) -> DraftView:
+    """The view on `state`, given the logits `[B, V]` of the state that it was committed from."""
+    open_ = masked(state)
+    return spread(*top_tokens(logits[open_], policy), state, block, policy, seed)
+
+
+def spread(log_probs: Tensor, token_ids: Tensor, state: State, block: int, policy: Policy, seed: int) -> DraftView:
+    """The view on `state`, given what its open positions hold `[open, k]`."""
+    open_ = masked(state)
+    values, ids = (x.new_zeros(len(state), x.shape[-1]) for x in (log_probs, token_ids))
+    values[open_], ids[open_] = log_probs, token_ids
+    return DraftView(state, block, policy, values, ids, seed)
 
 
 class Drafter(ABC):

@@ -13,9 +13,16 @@ from tasks import sandbox
 
 @dataclass(frozen=True)
 class Finding:
+    """`optional`: what a user may want and get, so that its lack is no fault."""
+
     good: bool
     what: str
     detail: str
+    optional: bool = False
+
+    @property
+    def fault(self) -> bool:
+        return not self.good and not self.optional
 
 
 def examine() -> Iterator[Finding]:
@@ -27,7 +34,7 @@ def examine() -> Iterator[Finding]:
         yield Finding(there, package, versions[package] if there else "missing; install spotbench again")
     if not complete:
         return
-    from suite.targets import catalog  # imports torch
+    from suite.targets import catalog, fit  # imports torch
 
     facts = machine.hardware()
     yield Finding(True, "machine", f"{machine.name()}: {facts['cores']} cores, {facts['memory_gib']} GiB memory")
@@ -41,5 +48,5 @@ def examine() -> Iterator[Finding]:
     closed = "its own namespaces: no network" if sandbox.confined() else "no namespaces here: its network stays open"
     yield Finding(True, "sandbox for model-written code", closed)
     for spec in catalog.CATALOG.values():
-        there = (Path(spec.source) / "model.safetensors").is_file()
-        yield Finding(there, spec.name, "weights are here" if there else f"no weights at {spec.source}")
+        found = fit.fit(spec)
+        yield Finding(found.good, spec.name, f"{found.brief}; {found.get}" if found.get else found.brief, not spec.tiny)

@@ -67,7 +67,10 @@ class Grid(BaseModel):
     def _whole(self) -> Self:
         if unused := set(self.sources) - set(self.targets):
             raise UserError(f"sources: {min(unused)!r} is none of the grid's targets; add it there, or leave it out")
-        families = [self._spec(target).family for target in self.targets]
+        try:
+            families = [self._spec(target).family for target in self.targets]
+        except UserError as error:
+            raise UserError(f"targets: {error}") from error
         if "contexts" in self.model_fields_set:
             for context in self.contexts:
                 if not any(context in family.contexts for family in families):

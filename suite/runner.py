@@ -15,6 +15,7 @@ from drafters import Drafter
 from suite import machine, records
 from suite.cells import Bundle, Cell
 from suite.decoding.decode import Decoded, decode
+from suite.decoding.noise import request_seed
 from suite.decoding.policy import Policy, parse_rule
 from suite.errors import UserError
 from suite.measure import degenerate
@@ -274,8 +275,3 @@ def _collect(cell: Cell, visits: Sequence[Visit]) -> tuple[list[Sample], list[St
             steps[visit.doc_id] = visit.steps.get(cell.id, [])
     order = sorted(samples)
     return [samples[doc] for doc in order], [step for doc in order for step in steps[doc]]
-
-
-def request_seed(seed: int, prompt: str) -> int:
-    """Of a prompt's noise: the same for every method and on every machine."""
-    return int.from_bytes(hashlib.blake2b(f"{seed}/{prompt}".encode(), digest_size=8).digest(), "little")

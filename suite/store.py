@@ -8,7 +8,6 @@ written again. `manifest.json` comes first, so that leftovers tell what they are
 and means DONE.
 """
 
-import errno
 import glob
 import hashlib
 import json
@@ -16,7 +15,6 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +23,7 @@ from typing import Any, TypeVar
 from suite import records
 from suite.cells import Bundle, Cell
 from suite.errors import UserError
+from suite.files import publish, replace_file, writing
 from suite.machine import code_hash
 from suite.records import Failure, Manifest, Result, Sample, Step, Visit
 
@@ -72,7 +71,7 @@ class Store:
     def append(self, bundle: Bundle, visit: Visit, process: str) -> None:
         """Add a visit to the partial file of `process`; it is on the disk when this returns."""
         path = self._partial(bundle) / f"{process}.jsonl"
-        with _writing(path):
+        with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(records.as_json(visit)) + "\n")
@@ -90,17 +89,17 @@ class Store:
     def finish(self, cell: Cell, manifest: Manifest, samples: list[Sample], steps: list[Step], metric: str) -> None:
         """Publish what a cell came to, and with that make it DONE."""
         folder = self.root / cell.id
-        with _writing(folder):
+        with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             if not self.done(cell) and _foreign(folder / "manifest.json", manifest):
                 _empty(folder)
-            _publish(folder / "manifest.json", _json(manifest))
-            _publish(folder / "samples.jsonl", _json_lines(samples))
-            _publish(folder / "steps.jsonl", _json_lines(steps))
+            publish(folder / "manifest.json", _json(manifest))
+            publish(folder / "samples.jsonl", _json_lines(samples))
+            publish(folder / "steps.jsonl", _json_lines(steps))
             # Another process may have been first with any of these: the result describes what lies on the disk.
             summary = records.summarise(_samples(folder), metric)
             files = {name: {"lines": _count(folder / name), "sha256": _sha256(folder / name)} for name in CONTENT}
-            _publish(folder / "result.json", _json(Result(records.SCHEMA, cell.id, summary, files)))
+            publish(folder / "result.json", _json(Result(records.SCHEMA, cell.id, summary, files)))
 
     def clear(self, bundle: Bundle) -> None:
         """Forget the partial files of a bundle whose cells are all done, and what killed processes left in them."""
@@ -116,60 +115,21 @@ class Store:
             records.SCHEMA, cell.id, type(error).__name__, str(error), traceback, now.isoformat(timespec="seconds")
         )
         folder = self.root / cell.id / "failures"
-        with _writing(folder):
+        with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            _publish(folder / f"{now:%Y%m%dT%H%M%S.%f}-{uuid.uuid4().hex[:6]}.json", _json(failure))
+            publish(folder / f"{now:%Y%m%dT%H%M%S.%f}-{uuid.uuid4().hex[:6]}.json", _json(failure))
 
     def write_report(self, name: str, text: str) -> Path:
         """Write a derived file beside the cells, replacing an earlier one; it can be rebuilt at will."""
         path = self.root / name
-        with _writing(path):
+        with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with _temporary(path, text.encode()) as temporary:
-                temporary.replace(path)
+            replace_file(path, text.encode())
         return path
 
     def _partial(self, bundle: Bundle) -> Path:
         # The code's hash keeps a cell from mixing what two versions of the code measured.
         return self.root / "partial" / f"{bundle.id}.{code_hash()}"
-
-
-def _publish(path: Path, content: bytes) -> None:
-    """Make `path` appear with all of `content`; a file that is there already stays."""
-    with _temporary(path, content) as temporary:
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            return
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-
-
-@contextmanager
-def _temporary(path: Path, content: bytes) -> Iterator[Path]:
-    """A hidden file beside `path` with all of `content` on the disk."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        yield temporary
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Turn what a disk may do into one line for the user."""
-    try:
-        yield
-    except OSError as error:
-        reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
-        raise UserError(f"cannot write {path}: {reason}; what was finished is safe, run again to go on") from error
 
 
 def _foreign(path: Path, manifest: Manifest) -> bool:

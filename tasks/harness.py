@@ -96,6 +96,13 @@ class Task:
             )
         return [Request(one.doc_id, one.args[0], tuple(one.args[1]["until"])) for one in self._task.instances]
 
+    def train_requests(self, chat: Chat, limit: int | None = None) -> list[Request]:
+        """The first `limit` prompts of the train split, without examples before them: for training and calibration."""
+        docs = list(self._task.dataset["train"])[:limit]
+        prompts = [chat([{"role": "user", "content": self._task.doc_to_text(doc)}]) for doc in docs]
+        until = tuple(self._task.config.generation_kwargs["until"])
+        return [Request(n, prompt, until) for n, prompt in enumerate(prompts)]
+
     def score(self, doc_id: int, text: str) -> dict[str, float]:
         """Metrics in [0, 1] of an answer that has been `cut`; those of a named filter are `metric,filter`.
 

@@ -15,6 +15,11 @@ _STEP = 0x9E3779B97F4A7C15
 _MULTIPLIERS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
+def request_seed(seed: int, prompt: str) -> int:
+    """Of a prompt's noise: the same for every method and on every machine."""
+    return int.from_bytes(hashlib.blake2b(f"{seed}/{prompt}".encode(), digest_size=8).digest(), "little")
+
+
 def step_key(seed: int, block: int, committed: int) -> int:
     """The 64-bit key of one step: the one made from a state of `block` with `committed` positions filled."""
     digest = hashlib.blake2b(f"{seed}/{block}/{committed}".encode(), digest_size=8).digest()

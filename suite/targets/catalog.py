@@ -1,5 +1,6 @@
 """The targets there are, one frozen entry each. Adding a member of a known family is adding one entry."""
 
+import difflib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -266,13 +267,18 @@ PAPER = (
 def spec(name: str, source: str = "") -> TargetSpec:
     """A target of the catalogue, or one that a checkpoint folder's `config.json` describes.
 
-    `source`: another place to read it from. Raises UserError naming the known targets.
+    `source`: another place to read it from. Raises UserError naming those with a similar name.
     """
     if name in CATALOG:
         return replace(CATALOG[name], source=source or CATALOG[name].source)
     if source:
         return recognise(Path(source), name)
-    raise UserError(f"unknown target {name!r}; known: {', '.join(CATALOG)}")
+    close = difflib.get_close_matches(name, CATALOG, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    raise UserError(
+        f"unknown target {name!r}; {hint}`spotbench list targets` names all, and the key sources of a grid gives a "
+        "checkpoint folder a name"
+    )
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def locate(spec: TargetSpec, fetch: bool = True) -> Path:
     except (OSError, HfHubHTTPError) as error:
         raise UserError(
             f"{spec.name}: not in the Hugging Face cache, and the hub cannot be reached from here "
-            f"({first_line(error)}); {how_to_get(spec)}"
+            f"({first_line(error)}); on a machine with network (a login node), run: {how_to_get(spec)}"
         ) from error
 
 
@@ -70,14 +70,8 @@ def weights_hash(spec: TargetSpec) -> str:
 def how_to_get(spec: TargetSpec) -> str:
     """The mend of a checkpoint that is not here."""
     if spec.tiny:
-        return "install the package again"
+        return "install spotbench again"
     if Path(spec.source).is_absolute() or spec.source.startswith("."):
         return "correct the path"
-    return f"on a machine with network (a login node), run: {fetch_command(spec)}"
-
-
-def fetch_command(spec: TargetSpec) -> str:
-    """What a user types to put the checkpoint into the Hugging Face cache."""
-    include = " ".join(f"--include '{pattern}'" for pattern in DATA)
     revision = f" --revision {spec.revision}" if spec.revision else ""
-    return f"hf download {spec.source}{revision} {include}"
+    return f"hf download {spec.source}{revision}"

@@ -92,7 +92,7 @@ def native_config(family: Family, config: Mapping[str, Any]) -> PretrainedConfig
 def _model(spec: TargetSpec, folder: Path, config: Mapping[str, Any], device: str, dtype: str) -> PreTrainedModel:
     shards(spec, folder)
     if device == "auto" and importlib.util.find_spec("accelerate") is None:
-        raise UserError('device "auto" needs the package accelerate: pip install accelerate')
+        raise UserError('device "auto" needs the package accelerate: pip install "spotbench[gpus]"')
     family = spec.family
     native: Any = getattr(transformers, family.native_class)
     _learn_fused_attention()
@@ -136,8 +136,11 @@ def _learn_fused_attention() -> None:
 def _tokenizer(spec: TargetSpec, folder: Path) -> Any:
     """Of a native class, whatever code the checkpoint names for it: `tokenizer.json` says all, and those that publish
     `vocab.json` and `merges.txt` instead (Dream) have Qwen2's."""
-    kind: Any = PreTrainedTokenizerFast if (folder / "tokenizer.json").is_file() else Qwen2Tokenizer
+    whole, parts = folder / "tokenizer.json", [folder / "vocab.json", folder / "merges.txt"]
+    kind: Any = PreTrainedTokenizerFast if whole.is_file() else Qwen2Tokenizer
     try:
+        if not whole.is_file() and not all(part.is_file() for part in parts):
+            raise FileNotFoundError("neither tokenizer.json nor vocab.json and merges.txt")
         tokenizer = kind.from_pretrained(folder, local_files_only=True)
     except Exception as error:
         raise UserError(

@@ -13,7 +13,7 @@ from tests.suite.tiny_grid import CLI, grid_text, spotbench
 WRONG: dict[str, tuple[dict[str, str | None], list[str]]] = {
     "an unknown key": ({"color": '"red"'}, ["'color'", "valid keys", "temperatures", "allow_code_execution"]),
     "a missing key": ({"targets": None}, ["targets", "missing", "add"]),
-    "an unknown target": ({"targets": '["llada"]'}, ["targets", "'llada'", "tiny-sdar-b16"]),
+    "an unknown target": ({"targets": '["llada"]'}, ["targets", "'llada'", "did you mean tiny-llada", "list targets"]),
     "an unknown task": ({"tasks": '["gsm8k"]'}, ["tasks", "'gsm8k'", "tiny-gsm, tiny-ifeval"]),
     "an unknown drafter": ({"drafters": '["chian"]'}, ["drafters", "'chian'", "chain", "best-first"]),
     "an unknown rule": ({"rules": '["greedy"]'}, ["rules", "'greedy'", "threshold(0.9)"]),

@@ -175,7 +175,21 @@ def test_doctor_says_where_a_checkpoint_is_missing(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(catalog.CATALOG, "tiny-sdar-b16", spec)
     doctor = spotbench("doctor")
     assert doctor.code == 1
-    assert "fault tiny-sdar-b16: no weights at /nowhere/[at]/all" in doctor.out
+    assert "fault tiny-sdar-b16: no weights, under 1 GiB; install spotbench again" in doctor.out
+
+
+def test_targets_that_this_machine_lacks_are_no_fault_and_come_with_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("os.sysconf", lambda name: {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**18 * 24}[name])
+    for verb in ("doctor", "list"):
+        said = spotbench(verb).out
+        assert "too big: 37 GiB of CPU memory, 24 there" in said
+        assert "no weights, 8 GiB" in said
+        assert "hf download JetLM/SDAR-8B-Chat-b32" in said
+    assert spotbench("doctor").code == 0
+    assert "which six it took is not known to us" in spotbench("list", "targets").out
 
 
 def test_the_counts_of_a_run_in_progress_are_shown(made: Made) -> None:

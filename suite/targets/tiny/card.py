@@ -15,9 +15,9 @@ from safetensors import safe_open
 import drafters
 import tasks.harness
 from suite.decoding.decode import decode
+from suite.decoding.noise import request_seed
 from suite.decoding.policy import Policy
 from suite.measure.stale import StaleWatch
-from suite.runner import request_seed
 from suite.targets import catalog, load
 from suite.targets.base import Target, TargetSpec
 
