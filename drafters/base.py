@@ -113,6 +113,12 @@ class Drafter(ABC):
     needs_future: bool = False
     """Whether `start` wants the baseline's own states: for bounds and test doubles only."""
 
+    def attach(self, target: str, policy: Policy) -> None:  # noqa: B027 - most drafters are the same for every target
+        """Called once, before the first prompt, with the target's name: the place to read what was calibrated for it.
+
+        Raises UserError when that is missing.
+        """
+
     def start(self, future: Sequence[Visit]) -> None:  # noqa: B027 - most drafters carry nothing between prompts
         """Called before each prompt. `future`, the baseline's visits, is empty unless the drafter needs it."""
 

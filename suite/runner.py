@@ -61,7 +61,9 @@ def run_bundle(bundle: Bundle, store: Store, allow_code_execution: bool, progres
     methods = []
     for cell in missing:
         try:
-            methods.append(Method(cell, drafters.make(cell.drafter)))
+            drafter = drafters.make(cell.drafter)
+            drafter.attach(cell.target, session.policy)
+            methods.append(Method(cell, drafter))
         except Exception as error:  # noqa: BLE001 - as below
             _fail(store, cell, error)
     warm = False
