@@ -1,5 +1,7 @@
 """Grid files: what is wrong ends in one line that names the file, the key and the mend."""
 
+import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +10,7 @@ import pytest
 
 from suite import grid
 from suite.errors import UserError
+from suite.targets import catalog
 from tests.suite.tiny_grid import CLI, grid_text, spotbench
 
 WRONG: dict[str, tuple[dict[str, str | None], list[str]]] = {
@@ -133,3 +136,68 @@ def test_the_message_of_the_library_is_that_of_the_command_line(write_grid: Call
 def _axes() -> dict[str, str]:
     lines = (line.split(" = ", 1) for line in grid_text().splitlines())
     return {key: value for key, value in lines if value.startswith("[")}
+
+
+def test_contexts_are_for_full_attention_and_commits_what_the_family_has(write_grid: Callable[..., Path]) -> None:
+    made = grid.read(
+        str(
+            write_grid(
+                targets='["tiny-sdar-b16", "tiny-llada", "tiny-fast-dllm-b16"]',
+                contexts='["whole", "frozen"]',
+                commit='"fused"',
+            )
+        )
+    )
+    assert [(b.baseline.target, b.baseline.context, b.baseline.commit) for b in made.bundles()] == [
+        ("tiny-sdar-b16", "cached", "fused"),
+        ("tiny-llada", "whole", "fused"),
+        ("tiny-llada", "frozen", "fused"),
+        ("tiny-fast-dllm-b16", "cached", "separate"),
+    ]
+    assert len({bundle.id for bundle in made.bundles()}) == 4
+    assert len({bundle.title for bundle in made.bundles()}) == 4
+
+
+def test_a_context_without_effect_is_refused(write_grid: Callable[..., Path]) -> None:
+    with pytest.raises(UserError, match="contexts: 'frozen' is a context of none of the grid's targets"):
+        grid.read(str(write_grid(contexts='["frozen"]')))
+
+
+def test_a_checkpoint_folder_is_a_target_by_a_name_of_its_own(
+    write_grid: Callable[..., Path], in_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint as SDAR publishes it: recognised, run, and the same as the catalogue's own entry."""
+    shipped = Path(catalog.spec("tiny-sdar-b16").source)
+    shutil.copytree(shipped, in_folder / "mine")
+    config = json.loads((shipped / "config.json").read_text()) | {"model_type": "sdar", "architectures": ["SDAR"]}
+    (in_folder / "mine" / "config.json").write_text(json.dumps(config))
+    file = write_grid(targets='["my-sdar"]', sources='{my-sdar = "mine"}', temperatures="[0.0]")
+    ran = spotbench("run", file)
+    assert ran.code == 0, ran.err
+    assert "my-sdar" in ran.out
+    assert spotbench("check", file).code == 0
+    same = write_grid(temperatures="[0.0]", name='"same"')
+    assert spotbench("run", same).code == 0
+    mine, its = ([json.loads(line)["tokens"] for line in _samples(in_folder, name)] for name in ("tiny", "same"))
+    assert mine == its
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"sources": '{other = "x"}'}, "sources: 'other' is none of the grid's targets"),
+        ({"targets": '["mine"]', "sources": '{mine = "nowhere"}'}, "nowhere/config.json: cannot be read"),
+    ],
+)
+def test_a_source_that_is_none_is_one_line(
+    changes: dict[str, str], says: str, write_grid: Callable[..., Path], in_folder: Path
+) -> None:
+    ran = spotbench("plan", write_grid(**changes))
+    assert (ran.code, len(ran.err.splitlines())) == (2, 1), ran.err
+    assert says in ran.err
+
+
+def _samples(home: Path, name: str) -> list[str]:
+    """The lines of the baseline's samples."""
+    (path,) = (home / "results").glob(f"*/{name}/*none*/samples.jsonl")
+    return path.read_text().splitlines()
