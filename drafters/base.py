@@ -68,11 +68,16 @@ class DraftView:
             self._choices[key] = self._rank(key)
         return self._choices[key]
 
-    def _rank(self, committed: int | None, ranks: int = 4) -> Choice:
+    def scores(self, committed: int, *, coupled: bool = True) -> Tensor:
+        """`[B, k]`: what the draw of the step made from `committed` filled positions takes the maximum of."""
         scores = self.log_probs.masked_fill(~kept(self.log_probs, self.policy), float("-inf"))
-        if committed is not None:
+        if coupled and self.policy.temperature > 0:
             positions = torch.arange(len(self.state))[:, None]
             scores = scores.double() + gumbel(step_key(self.seed, self.block, committed), positions, self.token_ids)
+        return scores
+
+    def _rank(self, committed: int | None, ranks: int = 4) -> Choice:
+        scores = self.scores(committed or 0, coupled=committed is not None)
         ranked, order = scores.sort(dim=-1, descending=True, stable=True)
         order = order[:, :ranks]
         return Choice(

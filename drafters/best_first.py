@@ -1,8 +1,7 @@
 """Training-free best-first search over the stale distributions, after DDTree (arXiv 2604.12989)."""
 
-import heapq
-
 from drafters.base import Drafter, DraftView, register
+from drafters.search import best_first
 from suite.decoding.state import State, fill, masked
 
 RANKS = 2
@@ -27,19 +26,7 @@ class BestFirst(Drafter):
             self.name += "-uncoupled"
 
     def propose(self, view: DraftView, rows: int) -> list[State]:
-        likelihood = {view.state: 1.0}
-        heap = [(-1.0, view.state)]
-        expanded: dict[State, None] = {}
-        while heap and len(expanded) <= rows:
-            negative, state = heapq.heappop(heap)
-            if state in expanded or -negative < likelihood[state]:  # done, or pushed again with more
-                continue
-            expanded[state] = None
-            for child, chance in self._children(view, state):
-                if child not in expanded:
-                    likelihood[child] = likelihood.get(child, 0.0) + likelihood[state] * chance
-                    heapq.heappush(heap, (-likelihood[child], child))
-        return [state for state in expanded if state != view.state]
+        return best_first(view.state, rows, lambda states: [self._children(view, state) for state in states])
 
     def _children(self, view: DraftView, state: State) -> list[tuple[State, float]]:
         open_ = masked(state)

@@ -1,9 +1,9 @@
-"""The two ends of the scale: no drafts at all, and drafts read from the future."""
+"""The two ends of the scale: no drafts at all, and drafts that read the future."""
 
 from collections.abc import Sequence
 
 from drafters.base import Drafter, DraftView, register
-from suite.decoding.state import MASK, State, Visit
+from suite.decoding.state import MASK, State, Visit, fill
 
 
 @register
@@ -17,10 +17,10 @@ class NoDrafts(Drafter):
 
 
 @register
-class Oracle(Drafter):
-    """Proposes the states the baseline went through: the fewest passes that any drafter can need."""
+class Perfect(Drafter):
+    """The baseline's own states, true order and tokens: the fewest passes that any drafter can need."""
 
-    name = "oracle"
+    name = "perfect"
     needs_future = True
 
     def start(self, future: Sequence[Visit]) -> None:
@@ -31,3 +31,21 @@ class Oracle(Drafter):
         now = self._when.get((view.block, view.state))
         coming = self._future[now + 1 : now + 1 + rows] if now is not None else []
         return [state for block, state in coming if block == view.block and MASK in state]
+
+
+@register
+class Oracle(Perfect):
+    """The true order with stale tokens: the bound of drafters that know where and read what from the target."""
+
+    name = "oracle"
+
+    def propose(self, view: DraftView, rows: int) -> list[State]:
+        state, drafts = view.state, []
+        for true in super().propose(view, rows):
+            where = [i for i, (old, new) in enumerate(zip(state, true, strict=True)) if old == MASK != new]
+            choice = view.choice(len(state) - state.count(MASK))
+            state = fill(state, where, [choice.tokens[i][0] for i in where])
+            drafts.append(state)
+            if state != true:  # nothing that follows a wrong token is reached
+                break
+        return drafts

@@ -25,6 +25,7 @@ class Grid(BaseModel):
 
     `sources`: folders of targets' checkpoints, by name; a name the catalogue lacks is recognised by its config.json.
     `contexts` are for full-attention targets; the others have one. `dtype`: float32 on the CPU, bfloat16 elsewhere.
+    `device = "replay"`: from traces, without the target.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -46,7 +47,7 @@ class Grid(BaseModel):
     commit: Commit = "fused"
     layout: Literal["batch", "packed"] = "batch"
     dtype: Literal["", "float32", "float64", "bfloat16", "float16"] = ""
-    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    device: Literal["cpu", "cuda", "auto", "replay"] = "cpu"
     allow_code_execution: bool = False
 
     @field_validator("tasks", "drafters")

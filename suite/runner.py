@@ -53,7 +53,7 @@ def run_bundle(bundle: Bundle, store: Store, allow_code_execution: bool, progres
         return True
     started = datetime.now(UTC).isoformat(timespec="seconds")
     progress(f"loading {bundle.baseline.target}, {bundle.baseline.task}", 0, 0)
-    session = _load(bundle, allow_code_execution)
+    session = session_of(bundle, allow_code_execution)
     requests = session.requests
     visited = [visit for visit in store.visits(bundle) if visit.weights == session.weights]
     have = {(visit.doc_id, cell) for visit in visited for cell in visit.samples}
@@ -65,7 +65,7 @@ def run_bundle(bundle: Bundle, store: Store, allow_code_execution: bool, progres
             drafter.attach(cell.target, session.policy)
             methods.append(Method(cell, drafter))
         except Exception as error:  # noqa: BLE001 - as below
-            _fail(store, cell, error)
+            fail(store, cell, error)
     warm = False
     for n, request in enumerate(requests):
         todo = [method for method in methods if (request.doc_id, method.cell.id) not in have]
@@ -80,10 +80,10 @@ def run_bundle(bundle: Bundle, store: Store, allow_code_execution: bool, progres
             except UserError:
                 raise
             except Exception as error:  # noqa: BLE001 - without its baseline a bundle ends; the next one may not
-                _fail(store, bundle.baseline, error)
+                fail(store, bundle.baseline, error)
                 return False
             for cell, fault in failures.items():
-                _fail(store, cell, fault)
+                fail(store, cell, fault)
             methods = [method for method in methods if method.cell not in failures]
             store.append(bundle, visit, process)
             visited.append(visit)
@@ -97,7 +97,7 @@ def run_bundle(bundle: Bundle, store: Store, allow_code_execution: bool, progres
     return complete
 
 
-def _load(bundle: Bundle, allow_code_execution: bool) -> "_Session":
+def session_of(bundle: Bundle, allow_code_execution: bool) -> "Session":
     """The bundle's target, task and prompts. Raises UserError when this machine or the task cannot give them."""
     cell = bundle.baseline
     task = tasks.harness.load(cell.task)
@@ -113,14 +113,14 @@ def _load(bundle: Bundle, allow_code_execution: bool) -> "_Session":
             f"task {task.name} has {len(requests)} prompts, fewer than the grid's {cell.prompts}; "
             "set prompts = 0 for all of them"
         )
-    return _Session(bundle, target, task, requests)
+    return Session(bundle, target, task, requests)
 
 
-def _fail(store: Store, cell: Cell, error: Exception) -> None:
+def fail(store: Store, cell: Cell, error: Exception) -> None:
     store.fail(cell, error, "".join(traceback.format_exception(error)))
 
 
-class _Session:
+class Session:
     """A loaded bundle."""
 
     def __init__(self, bundle: Bundle, target: Target, task: Task, requests: Sequence[Request]) -> None:

@@ -12,7 +12,7 @@ block size (2.1 kB at 16 positions, 4.2 kB at 32).
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 import drafters
+import tasks.harness
 from drafters.base import Drafter, DraftView, checked, spread, top_tokens
 from suite.cells import Cell
 from suite.decoding.decode import Decoded, Pass, decode
@@ -32,6 +33,7 @@ from suite.decoding.state import MASK, State, Visit, masked
 from suite.errors import UserError, first_line
 from suite.files import publish, writing
 from suite.measure.clock import Clock
+from suite.measure.stale import StaleWatch
 from suite.targets.base import Target
 from tasks.harness import Request, Task
 
@@ -74,6 +76,10 @@ class Header:
             confidence=self.confidence,  # type: ignore[arg-type]
             commit=self.commit,  # type: ignore[arg-type]
         )
+
+
+class MissingTraceError(UserError):
+    """Nothing was recorded yet."""
 
 
 def header(cell: Cell, target: Target, weights: str, task: Task, policy: Policy, split: Split = "test") -> Header:
@@ -126,7 +132,8 @@ class Step:
 
 @dataclass(frozen=True)
 class PromptTrace:
-    """The baseline's decode of one prompt. `seed`: of the request's noise."""
+    """The baseline's decode of one prompt. `seed`: of the request's noise. `text` and `scores` of its answer are there
+    for evaluation prompts, `stale` counts what earlier passes knew (`records.Stale`)."""
 
     doc_id: int
     prompt_hash: str
@@ -137,6 +144,9 @@ class PromptTrace:
     prefill_passes: int
     commit_passes: int
     steps: list[Step]
+    text: str = ""
+    scores: dict[str, float] = field(default_factory=dict)
+    stale: dict[str, int] = field(default_factory=dict)
 
     @property
     def visits(self) -> list[Visit]:
@@ -198,7 +208,7 @@ def name(cell: Cell, split: Split = "test") -> str:
 def open_trace(root: Path, cell: Cell, split: Split, expected: Header | None = None) -> Trace:
     """The trace of a cell, begun if `expected` is given and there is none.
 
-    Raises UserError when there is none, or one of something else, naming the field that differs.
+    Raises MissingTraceError when there is none, UserError when it is one of something else, by the field that differs.
     """
     folder = root / name(cell, split)
     path = folder / "trace.json"
@@ -212,27 +222,35 @@ def open_trace(root: Path, cell: Cell, split: Split, expected: Header | None = N
             raise UserError(f"{path}: written by schema {found.get('schema')}, this spotbench reads {SCHEMA}")
         read = Header(**found)
     except FileNotFoundError as error:
-        raise UserError(f"no trace of {cell.target} on {cell.task} at {folder}; spotbench record makes it") from error
+        raise MissingTraceError(
+            f"no trace of {cell.target} on {cell.task} at {folder}; spotbench record makes it"
+        ) from error
     except (OSError, ValueError, TypeError, AttributeError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path}: not a trace ({first_line(error)}); remove its folder and record again") from error
-    for field, value in asdict(expected or read).items():
-        if (other := getattr(read, field)) != value:
-            raise UserError(
-                f"{path}: recorded with {field} {other!r}, wanted {value!r}; remove its folder or keep apart"
-            )
+    for key, value in asdict(expected or read).items():
+        if (other := getattr(read, key)) != value:
+            raise UserError(f"{path}: recorded with {key} {other!r}, wanted {value!r}; remove its folder or keep apart")
     return Trace(folder, read)
 
 
 def record(
-    trace: Trace, target: Target, requests: Sequence[Request], progress: Callable[[int, int], None] = lambda *_: None
+    trace: Trace,
+    target: Target,
+    requests: Sequence[Request],
+    task: Task,
+    progress: Callable[[int, int], None] = lambda *_: None,
 ) -> None:
     """Decode the requests that the trace lacks and add them to it; what is interrupted is taken up again."""
     for n, request in enumerate(requests):
         if not trace.has(request.doc_id):
             progress(n, len(requests))
-            trace.write(record_one(trace.header, target, request))
+            one = record_one(trace.header, target, request)
+            if trace.header.split == "test":
+                text = tasks.harness.cut(target.decode(one.tokens), request.until)
+                one = replace(one, text=text, scores=task.score(request.doc_id, text))
+            trace.write(one)
     progress(len(requests), len(requests))
 
 
@@ -240,14 +258,16 @@ def record_one(header: Header, target: Target, request: Request) -> PromptTrace:
     policy, prompt = header.policy, target.encode(request.prompt)
     seed = request_seed(header.seed, request.prompt)
     seen: list[tuple[State, State, Tensor, Tensor, Tensor]] = []
+    first = target.spec.first_block(len(prompt))
+    stale = StaleWatch(policy, seed, first)
 
     def watch(state: State, prediction: Prediction, after: State, logits: Tensor) -> None:
         block = first + sum(len(one) == policy.block_size and MASK not in one for _, one, *_ in seen)
         scores = score(logits, state, policy, seed, block).scores.topk(2, dim=-1).values
         top = top_tokens(logits[masked(state)], policy)
         seen.append((state, after, *top, (scores[:, 0] - scores[:, 1]).float().cpu()))
+        stale(state, prediction, after, logits)
 
-    first = target.spec.first_block(len(prompt))
     done: Decoded = decode(target, prompt, policy, drafters.make("none"), seed=seed, watch=watch)
     steps = [
         Step(block, state, after, log_probs, token_ids, margins)
@@ -264,6 +284,7 @@ def record_one(header: Header, target: Target, request: Request) -> PromptTrace:
         prefill_passes=done.prefill_passes,
         commit_passes=done.commit_passes,
         steps=steps,
+        stale=asdict(stale.counts),
     )
 
 

@@ -58,7 +58,7 @@ def load(
 
 
 def default_dtype(device: str) -> str:
-    return "float32" if device == "cpu" else "bfloat16"
+    return "float32" if device in ("cpu", "replay") else "bfloat16"
 
 
 def _agree(spec: TargetSpec, folder: Path, config: Mapping[str, Any]) -> None:

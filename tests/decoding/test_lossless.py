@@ -140,13 +140,13 @@ def test_the_order_of_the_rows_changes_nothing(target: ToyTarget, policy: Policy
     temperature=st.sampled_from([0.0, 1.0]),
     seed=st.integers(0, 9),
 )
-def test_the_oracle_needs_the_theoretical_minimum(
+def test_the_perfect_needs_the_theoretical_minimum(
     target: ToyTarget, prompt: list[int], rows: int, temperature: float, seed: int
 ) -> None:
     """A block's first pass has no stale distributions, hence one row; each later one commits up to `rows` steps."""
     policy = Policy(SIZE, 12, temperature=temperature)
     plain = baseline(target, prompt, policy, seed)
-    best = decode(target, prompt, policy, drafters.make("oracle"), rows, seed, future=plain.visits)
+    best = decode(target, prompt, policy, drafters.make("perfect"), rows, seed, future=plain.visits)
     steps = [sum(block == b for block, _ in plain.visits) for b in dict.fromkeys(block for block, _ in plain.visits)]
     assert len(best.passes) == sum(1 + math.ceil((n - 1) / rows) for n in steps)
 

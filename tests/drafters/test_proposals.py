@@ -62,24 +62,24 @@ def test_the_last_token_of_the_vocabulary_is_legal_and_the_one_after_it_is_not()
 FUTURE: list[Visit] = [(4, (1, MASK, MASK)), (4, (1, 2, MASK)), (4, (1, 2, 3)), (5, (MASK, 1, MASK))]
 
 
-def oracle() -> Drafter:
-    drafter = drafters.make("oracle")
+def perfect() -> Drafter:
+    drafter = drafters.make("perfect")
     drafter.start(FUTURE)
     return drafter
 
 
-def test_the_oracle_proposes_what_is_still_open_in_its_block() -> None:
-    assert oracle().propose(view({}, (1, MASK, MASK), block=4), 5) == [(1, 2, MASK)]
-    assert oracle().propose(view({}, (1, 2, MASK), block=4), 5) == []
+def test_the_perfect_drafter_proposes_what_is_still_open_in_its_block() -> None:
+    assert perfect().propose(view({}, (1, MASK, MASK), block=4), 5) == [(1, 2, MASK)]
+    assert perfect().propose(view({}, (1, 2, MASK), block=4), 5) == []
 
 
-def test_the_oracle_knows_nothing_off_the_baselines_path() -> None:
-    assert oracle().propose(view({}, (7, MASK, MASK), block=4), 5) == []
-    assert oracle().propose(view({}, (1, MASK, MASK), block=5), 5) == []
+def test_the_perfect_drafter_knows_nothing_off_the_baselines_path() -> None:
+    assert perfect().propose(view({}, (7, MASK, MASK), block=4), 5) == []
+    assert perfect().propose(view({}, (1, MASK, MASK), block=5), 5) == []
 
 
-def test_the_oracle_forgets_the_prompt_before() -> None:
-    drafter = oracle()
+def test_the_perfect_drafter_forgets_the_prompt_before() -> None:
+    drafter = perfect()
     drafter.start([])
     assert drafter.propose(view({}, (1, MASK, MASK), block=4), 5) == []
 
@@ -126,3 +126,13 @@ def test_likelihoods_of_paths_that_meet_add_up() -> None:
     proposed = drafters.make("best-first").propose(view({0: alike, 1: alike, 2: [0.25] * 4}), 3)
     assert set(proposed[:2]) == {(0, MASK, MASK), (MASK, 0, MASK)}
     assert proposed[2] == (0, 0, MASK)
+
+
+def test_the_oracle_has_the_true_order_with_stale_tokens() -> None:
+    """It goes on for as long as its tokens are right, and stops at the first that is not."""
+    drafter = drafters.make("oracle")
+    drafter.start([(4, (1, MASK, MASK, MASK)), (4, (1, MASK, 3, MASK)), (4, (1, 2, 3, MASK)), (4, (1, 2, 3, 4))])
+    right = {1: [0, 0, 0.9, 0, 0, 0.1], 2: [0, 0, 0, 0.6, 0, 0.4], 3: [0, 0, 0, 0, 1.0, 0]}
+    assert drafter.propose(view(right, (1, MASK, MASK, MASK), block=4), 5) == [(1, MASK, 3, MASK), (1, 2, 3, MASK)]
+    wrong = right | {2: [0, 0, 0, 0.4, 0, 0.6]}
+    assert drafter.propose(view(wrong, (1, MASK, MASK, MASK), block=4), 5) == [(1, MASK, 5, MASK)]

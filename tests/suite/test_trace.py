@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.torch import load_file, save_file
@@ -18,6 +19,15 @@ from suite.trace import Header, PromptTrace, Trace
 from tasks.harness import Request
 from tests.toy import ToyTarget
 
+
+class Sums:
+    """A task that scores the length of an answer."""
+
+    def score(self, doc_id: int, text: str) -> dict[str, float]:
+        return {"length": float(len(text))}
+
+
+TASK: Any = Sums()
 CELL = Cell("toy", "sums", 0.0, "exact", 0, "none", 1, 0)
 
 
@@ -79,11 +89,13 @@ def assert_equal(one: PromptTrace, other: PromptTrace) -> None:
 
 def test_what_is_read_is_what_was_recorded(tmp_path: Path) -> None:
     made, toy = begun(tmp_path)
-    trace.record(made, toy, [request(n) for n in range(3)])
+    trace.record(made, toy, [request(n) for n in range(3)], TASK)
     again = trace.open_trace(tmp_path, CELL, "test")
     assert again.doc_ids() == [0, 1, 2]
     for n in range(3):
-        assert_equal(again.read(n), trace.record_one(made.header, toy, request(n)))
+        alone = trace.record_one(made.header, toy, request(n))
+        text = toy.decode(alone.tokens)
+        assert_equal(again.read(n), replace(alone, text=text, scores={"length": float(len(text))}))
 
 
 def test_an_interrupted_recording_is_taken_up_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,14 +107,14 @@ def test_an_interrupted_recording_is_taken_up_again(tmp_path: Path, monkeypatch:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        trace.record(made, toy, requests, stop)
+        trace.record(made, toy, requests, TASK, stop)
     assert made.doc_ids() == [0, 1]
     recorded: list[int] = []
     real = trace.record_one
     monkeypatch.setattr(
         trace, "record_one", lambda header, target, one: recorded.append(one.doc_id) or real(header, target, one)
     )
-    trace.record(made, toy, requests)
+    trace.record(made, toy, requests, TASK)
     assert recorded == [2]
     assert made.doc_ids() == [0, 1, 2]
 
@@ -119,7 +131,7 @@ def test_a_trace_of_something_else_is_refused_by_the_field(tmp_path: Path, field
 
 def test_a_damaged_or_foreign_prompt_is_refused(tmp_path: Path) -> None:
     made, toy = begun(tmp_path)
-    trace.record(made, toy, [request(n) for n in range(3)])
+    trace.record(made, toy, [request(n) for n in range(3)], TASK)
     path = made.folder / "0.safetensors"
     path.write_bytes(path.read_bytes()[:-3])
     changed = made.folder / "1.safetensors"

@@ -1,0 +1,209 @@
+"""SPOT (arXiv 2610.22543): a small network that has learned which position commits next.
+
+It reads the target's output distributions only, so one network serves every target. Where the paper leaves things open
+(its features, its search), what is here is this project's: see `features`.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Self
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from drafters.base import STALE_TOKENS, Drafter, DraftView
+from drafters.search import best_first
+from suite.decoding.state import MASK, State, fill, masked
+from suite.errors import UserError, first_line
+
+SHIPPED = Path(__file__).parent / "weights"
+FEATURES = STALE_TOKENS + 14
+OPEN_AT, FILLED_AT, ODDS_AT = -10, -8, -3
+"""Where the features tell that a position is open, that it was filled before the view, and the drawn log-odds."""
+RANKS = 2
+TOGETHER = 8
+"""States that one call of the network scores."""
+FLOOR = -20.0
+ODDS = 16.0
+"""Log-probabilities and log-odds are clamped to these before they are scaled to about [-1, 1]."""
+
+
+def features(view: DraftView, states: Sequence[State], coupled: bool = True) -> Tensor:
+    """What the network reads of states drafted from a view: `[n, B, FEATURES]`.
+
+    Of each open position of the view: its stale log-probabilities, their entropy, the lead of the first over the
+    second, the log-odds of the first (a probability near 1 says little, its distance from 1 much) and its rank in them.
+    Of each state: what is open, drafted and filled, here and on both sides; the token that the shared noise draws in
+    the step to come: its log-probability, log-odds, lead, and whether it is the most likely one; how far the draft
+    reaches.
+    """
+    size = len(view.state)
+    open_ = torch.tensor([token == MASK for token in view.state])
+    logp = F.pad(view.log_probs, (0, STALE_TOKENS - view.log_probs.shape[-1]), value=FLOOR).clamp(min=FLOOR)
+    odds = log_odds(logp, torch.zeros(size, 1, dtype=torch.long))
+    rank = 1 / (1 + (odds[:, None] < odds[None, :]).float().mul(open_.float()).sum(-1))
+    base = torch.cat(
+        [
+            1 + logp / 10,
+            torch.stack([-(logp.exp() * logp).sum(-1) / 3, (logp[:, 0] - logp[:, 1]) / 8, odds / 8, rank], -1),
+        ],
+        -1,
+    )
+    now = torch.tensor(states)
+    masked_now = now == MASK
+    drafted = open_ & ~masked_now
+    beside = F.pad((~masked_now).float(), (1, 1), value=0.5)
+    drawn = torch.stack([_drawn(view, logp, size - int(m.sum()), coupled) for m in masked_now])
+    reach = drafted.sum(-1, keepdim=True).expand(-1, size) / 8
+    own = torch.stack([masked_now, drafted, ~open_.expand_as(drafted), beside[:, :-2], beside[:, 2:], reach], -1)
+    return torch.cat([(base * open_[:, None]).expand(len(states), -1, -1), own, drawn * masked_now[..., None]], -1)
+
+
+def _drawn(view: DraftView, logp: Tensor, committed: int, coupled: bool) -> Tensor:
+    """Of the token that a step draws: log-probability, log-odds, lead, whether it is the most likely: `[B, 4]`."""
+    scores, order = view.scores(committed, coupled=coupled).sort(dim=-1, descending=True, stable=True)
+    first = order[:, :1]
+    lead = (scores[:, 0] - scores[:, 1]).clamp(max=ODDS).float() / 8
+    return torch.stack([1 + logp.gather(-1, first)[:, 0] / 10, log_odds(logp, first) / 8, lead, first[:, 0] == 0], -1)
+
+
+def log_odds(logp: Tensor, which: Tensor) -> Tensor:
+    """log(p / (1 - p)) of one token at each position, clamped; `logp` `[B, k]`, `which` `[B, 1]`."""
+    others = logp.scatter(-1, which, -math.inf).logsumexp(-1)
+    return (logp.gather(-1, which)[:, 0] - others).clamp(-ODDS, ODDS)
+
+
+@dataclass(frozen=True)
+class SpotConfig:
+    """Shape of the network; 0.61 M parameters. `slots`: the longest block."""
+
+    slots: int = 64
+    width: int = 128
+    heads: int = 8
+    feed_forward: int = 512
+    layers: int = 3
+
+
+class Layer(nn.Module):
+    """One pre-norm encoder layer; every position attends to those of `seen` `[n, 1, 1, L]`, or to all."""
+
+    def __init__(self, config: SpotConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.norm, self.norm_2 = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
+        self.qkv, self.out = nn.Linear(config.width, 3 * config.width), nn.Linear(config.width, config.width)
+        self.up, self.down = nn.Linear(config.width, config.feed_forward), nn.Linear(config.feed_forward, config.width)
+
+    def forward(self, x: Tensor, seen: Tensor | None) -> Tensor:
+        n, size, width = x.shape
+        q, k, v = self.qkv(self.norm(x)).view(n, size, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        x = x + self.out(F.scaled_dot_product_attention(q, k, v, seen).transpose(1, 2).reshape(n, size, width))
+        update: Tensor = self.down(F.gelu(self.up(self.norm_2(x))))
+        return x + update
+
+
+class SpotNetwork(nn.Module):
+    """`[n, L, FEATURES]` to two scores a position `[n, L, 2]`: that it commits next, and that its drawn token is right.
+
+    What was filled before the view is not looked at but for the flags beside it, so those positions may be left out;
+    `slots` `[L]` then tells which are there. Scores start from the log-odds of the drawn token: an untrained network
+    drafts as `best-first` does.
+    """
+
+    def __init__(self, config: SpotConfig = SpotConfig()) -> None:
+        super().__init__()
+        self.config = config
+        self.slots = nn.Embedding(config.slots, config.width)
+        self.read = nn.Linear(FEATURES, config.width)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.norm, self.head = nn.LayerNorm(config.width), nn.Linear(config.width, 2)
+        nn.init.normal_(self.slots.weight, std=0.02)
+        nn.init.zeros_(self.head.weight)
+        self.prior = nn.Parameter(torch.tensor([8.0, 4.0]))
+
+    def forward(self, x: Tensor, slots: Tensor | None = None) -> Tensor:
+        seen = None
+        if slots is None:
+            slots = torch.arange(x.shape[1])
+            seen = (x[..., FILLED_AT] == 0)[:, None, None]
+        hidden = self.read(x) + self.slots(slots)
+        for layer in self.layers:
+            hidden = layer(hidden, seen)
+        scores: Tensor = self.head(self.norm(hidden)) + self.prior * x[..., ODDS_AT, None]
+        return scores
+
+    def save_pretrained(self, folder: Path, card: str) -> None:
+        """Write weights (float16), shape and card."""
+        folder.mkdir(parents=True, exist_ok=True)
+        weights = {name: weight.half().contiguous() for name, weight in self.state_dict().items()}
+        save_file(weights, folder / "model.safetensors", {"format": "pt"})
+        (folder / "config.json").write_text(json.dumps(asdict(self.config), indent=1) + "\n", encoding="utf-8")
+        (folder / "README.md").write_text(card, encoding="utf-8")
+
+    @classmethod
+    def from_pretrained(cls, folder: Path) -> Self:
+        """Raises UserError when the folder holds no such network."""
+        try:
+            network = cls(SpotConfig(**json.loads((folder / "config.json").read_text(encoding="utf-8"))))
+            weights = load_file(folder / "model.safetensors")
+            network.load_state_dict({name: weight.float() for name, weight in weights.items()})
+        except Exception as error:
+            raise UserError(f"{folder}: no drafter network that can be read ({first_line(error)})") from error
+        return network.eval()
+
+
+@cache
+def _network(folder: Path) -> SpotNetwork:
+    return SpotNetwork.from_pretrained(folder)
+
+
+class Spot(Drafter):
+    """The learned order: best-first search with a network's chances of positions and tokens."""
+
+    name = "spot"
+    weights = SHIPPED / "spot"
+
+    def __init__(self, coupled: bool = True, network: SpotNetwork | None = None) -> None:
+        self.coupled = coupled
+        self.network = network or _network(self.weights)
+        if not coupled:
+            self.name += "-uncoupled"
+
+    def propose(self, view: DraftView, rows: int) -> list[State]:
+        return best_first(view.state, rows, lambda states: self._children(view, states), TOGETHER)
+
+    @torch.inference_mode()
+    def _children(self, view: DraftView, states: Sequence[State]) -> list[list[tuple[State, float]]]:
+        slots = torch.tensor(masked(view.state))
+        scores = self.network(features(view, states, self.coupled)[:, slots], slots)
+        taken = torch.tensor(states)[:, slots] != MASK
+        order = scores[..., 0].masked_fill(taken, -math.inf).softmax(-1).tolist()
+        right = scores[..., 1].sigmoid().tolist()
+        return [
+            self._steps(view, state, [(n, i) for n, i in enumerate(slots.tolist()) if state[i] == MASK], chances, sure)
+            for state, chances, sure in zip(states, order, right, strict=True)
+        ]
+
+    def _steps(
+        self, view: DraftView, state: State, open_: list[tuple[int, int]], order: list[float], right: list[float]
+    ) -> list[tuple[State, float]]:
+        """The first token has the network's chance of being right; the second ranked has what is left to it."""
+        if len(open_) == 1:  # a complete state has no step left to verify
+            return []
+        choice = view.choice(len(state) - len(open_), coupled=self.coupled)
+        steps = []
+        for n, i in open_:
+            first, *others = choice.chances[i]
+            shares = [right[n], *((1 - right[n]) * chance / max(1e-9, 1 - first) for chance in others)][:RANKS]
+            steps += [
+                (fill(state, [i], [token]), order[n] * share)
+                for token, share in zip(choice.tokens[i], shares, strict=False)
+                if share > 0
+            ]
+        return steps

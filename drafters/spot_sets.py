@@ -1,0 +1,110 @@
+"""SPOT-Sets (arXiv 2610.22543): drafts of whole commit sets, for decoders that commit several positions a step."""
+
+import heapq
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from drafters.base import DraftView
+from drafters.spot import SHIPPED, Spot, SpotNetwork, features
+from suite.decoding.state import MASK, State, fill, masked
+
+SETS = 8
+"""Commit sets that a state is continued with."""
+
+
+class SpotSets(Spot):
+    """The learned commit sets: the likeliest first, then those that differ at the least certain positions.
+
+    The network says of each open position how likely the next step commits it. A set is right only as a whole, tokens
+    included. Where no position passes the threshold, the decoder commits its most confident one, so the chance of the
+    empty set goes to the single positions.
+    """
+
+    name = "spot-sets"
+    weights = SHIPPED / "spot-sets"
+
+    def __init__(
+        self, coupled: bool = True, network: SpotNetwork | None = None, scale: float = 1.0, bias: float = 0.0
+    ) -> None:
+        super().__init__(coupled, network)
+        self.scale, self.bias = scale, bias
+
+    @torch.inference_mode()
+    def _children(self, view: DraftView, states: Sequence[State]) -> list[list[tuple[State, float]]]:
+        slots = torch.tensor(masked(view.state))
+        scores = self.network(features(view, states, self.coupled)[:, slots], slots)
+        logits = (self.scale * scores[..., 0] + self.bias).tolist()
+        right = scores[..., 1].sigmoid().tolist()
+        return [
+            self._sets(view, state, [(n, i) for n, i in enumerate(slots.tolist()) if state[i] == MASK], commit, sure)
+            for state, commit, sure in zip(states, logits, right, strict=True)
+        ]
+
+    def _sets(
+        self, view: DraftView, state: State, open_: list[tuple[int, int]], logits: list[float], right: list[float]
+    ) -> list[tuple[State, float]]:
+        if len(open_) == 1:  # a complete state has no step left to verify
+            return []
+        choice = view.choice(len(state) - len(open_), coupled=self.coupled)
+        steps: dict[State, float] = {}
+        for chosen, chance in commit_sets([logits[n] for n, _ in open_], SETS):
+            if len(chosen) == len(open_):
+                continue
+            where = [open_[k] for k in chosen]
+            tokens = [choice.tokens[i][0] for _, i in where]
+            sure = math.prod(right[n] for n, _ in where)
+            after = fill(state, [i for _, i in where], tokens)
+            steps[after] = steps.get(after, 0.0) + chance * sure
+            n, i = min(where, key=lambda one: right[one[0]])
+            if len(choice.tokens[i]) > 1 and right[n] > 0:  # the least sure token, second ranked
+                other = fill(after, [i], [choice.tokens[i][1]])
+                steps[other] = steps.get(other, 0.0) + chance * sure / right[n] * (1 - right[n]) / 2
+        return [(after, chance) for after, chance in steps.items() if chance > 0]
+
+
+def commit_sets(logits: Sequence[float], count: int) -> Iterator[tuple[list[int], float]]:
+    """The likeliest non-empty sets of positions (ascending indices) with their chances, likeliest first.
+
+    Positions commit independently with the logistic of their logit; the chance of the empty set is shared among single
+    positions in proportion to their odds.
+    """
+    found: dict[tuple[int, ...], float] = {}
+    best = {n for n, x in enumerate(logits) if x > 0}
+    top = math.exp(-sum(math.log1p(math.exp(-abs(x))) for x in logits))  # every position on its likelier side
+    doubt = sorted(range(len(logits)), key=lambda n: (abs(logits[n]), n))
+    heap: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    while heap and len(found) <= count:
+        cost, flips = heapq.heappop(heap)
+        found[tuple(sorted(best ^ {doubt[n] for n in flips}))] = top * math.exp(-cost)
+        last = flips[-1] if flips else -1
+        if last + 1 < len(doubt):
+            following = abs(logits[doubt[last + 1]])
+            heapq.heappush(heap, (cost + following, (*flips, last + 1)))
+            if flips:
+                heapq.heappush(heap, (cost + following - abs(logits[doubt[last]]), (*flips[:-1], last + 1)))
+    empty = found.pop((), 0.0)
+    if empty:
+        weights = [math.exp(x - max(logits)) for x in logits]
+        for n, weight in enumerate(weights):
+            found[(n,)] = found.get((n,), 0.0) + empty * weight / sum(weights)
+    ranked = sorted(found.items(), key=lambda one: (-one[1], one[0]))
+    yield from ((list(chosen), chance) for chosen, chance in ranked[:count])
+
+
+def calibration(logits: Tensor, commits: Tensor, steps: int = 200) -> tuple[float, float]:
+    """Scale and bias that make the logits `[n]` of another target fit what it committed `[n]`: Platt scaling."""
+    fitted = torch.tensor([1.0, 0.0], requires_grad=True)
+    optimizer = torch.optim.LBFGS([fitted], max_iter=steps, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(fitted[0] * logits + fitted[1], commits.float())
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    optimizer.step(closure)  # type: ignore[no-untyped-call]
+    scale, bias = fitted.tolist()
+    return scale, bias

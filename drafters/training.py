@@ -1,0 +1,284 @@
+"""Train SPOT and SPOT-Sets from traces: `examples` of real decodes, then `Training`, seeded and resumable.
+
+Every step of a trace is a stale view; every later step of its block is an example, with the steps between drafted. Its
+labels are the positions that did commit, and whether the drawn tokens there were the right ones. Where steps commit one
+position the network learns a choice among the open ones (SPOT), else of each whether it commits (SPOT-Sets). Traces of
+evaluation prompts are refused. Prompts are split by the hash of their text: held-out ones are scored, never trained on.
+"""
+
+import hashlib
+import json
+import math
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from drafters.spot import OPEN_AT, SpotConfig, SpotNetwork, features
+from suite.decoding.state import MASK
+from suite.errors import UserError
+from suite.trace import Header, PromptTrace, Step, Trace
+
+HELD_OUT = 10
+"""One prompt in so many is held out."""
+SAVE_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides the weights besides the traces. `reach`: steps drafted at most; `decay`: how much rarer each
+    further one is drawn; `token_weight`: of the second loss."""
+
+    steps: int = 6000
+    batch: int = 256
+    rate: float = 1e-3
+    warm_up: int = 200
+    reach: int = 12
+    decay: float = 0.85
+    token_weight: float = 0.5
+    seed: int = 0
+
+
+@dataclass
+class Examples:
+    """`inputs` `[n, B, FEATURES]` float16; `commits` `[n, B]` what commits next, `right` `[n, B]` where the drawn token
+    is the one that commits; `depth` `[n]` steps drafted."""
+
+    inputs: Tensor
+    commits: Tensor
+    right: Tensor
+    depth: Tensor
+
+
+@dataclass
+class Data:
+    """Examples to train on and held out, per block size, and what they are made of. `sets`: several commits a step."""
+
+    train: list[Examples]
+    held_out: list[Examples]
+    sets: bool = False
+    source: dict[str, Any] = field(default_factory=dict)
+
+
+def examples(trace: PromptTrace, header: Header, reach: int) -> Iterable[tuple[Tensor, ...]]:
+    """The parts of `Examples` for every stale view of a trace."""
+    for steps in trace.blocks:
+        for at, stale in enumerate(steps[:-1]):
+            coming = [step for step in steps[at + 1 : at + 1 + reach] if step.state.count(MASK) > 1]
+            if coming:
+                yield _of_view(stale, coming, header, trace.seed)
+
+
+def _of_view(stale: Step, coming: Sequence[Step], header: Header, seed: int) -> tuple[Tensor, ...]:
+    view = stale.view(coming[0].state, header.policy, seed)
+    commits = torch.tensor([step.after for step in coming]) != torch.tensor([step.state for step in coming])
+    right = torch.zeros_like(commits)
+    for n, step in enumerate(coming):
+        choice = view.choice(len(step.state) - step.state.count(MASK))
+        for i in step.committed:
+            right[n, i] = choice.tokens[i][0] == step.after[i]
+    inputs = features(view, [step.state for step in coming])
+    return inputs.half(), commits, right, torch.arange(len(coming))
+
+
+def collect(traces: Sequence[Trace], recipe: Recipe, progress: Callable[[int, int], None] = lambda *_: None) -> Data:
+    """Raises UserError on traces of evaluation prompts, of unlike rules, or when there are none."""
+    made: dict[tuple[int, bool], list[tuple[Tensor, ...]]] = {}
+    total = sum(len(trace.doc_ids()) for trace in traces)
+    digest, done = hashlib.sha256(), 0
+    for trace in traces:
+        header = trace.header
+        if header.split != "train":
+            raise UserError(
+                f"{trace.folder}: of the {header.split} split; drafters are trained on the train split only"
+            )
+        if header.rule != traces[0].header.rule:
+            raise UserError(
+                f"{trace.folder}: of rule {header.rule}, others of {traces[0].header.rule}; train on one rule"
+            )
+        for doc_id in trace.doc_ids():
+            one = trace.read(doc_id)
+            held = int(one.prompt_hash, 16) % HELD_OUT == 0
+            made.setdefault((header.block_size, held), []).extend(examples(one, header, recipe.reach))
+            digest.update(f"{header.weights}{one.prompt_hash}{one.seed}{one.tokens}".encode())
+            progress(done := done + 1, total)
+    if not any(not held for _, held in made):
+        raise UserError("no traces to train on; record some of the train split: spotbench record --split train")
+    headers = [trace.header for trace in traces]
+    source = {
+        "targets": sorted({h.target for h in headers}),
+        "weights": sorted({h.weights for h in headers}),
+        "rule": headers[0].rule,
+        "tasks": sorted({h.task for h in headers}),
+        "temperatures": sorted({h.temperature for h in headers}),
+        "block_sizes": sorted({h.block_size for h in headers}),
+        "seeds": sorted({h.seed for h in headers}),
+        "prompts": total,
+        "data": digest.hexdigest()[:16],
+    }
+    parts: dict[bool, list[Examples]] = {True: [], False: []}
+    for (_, held), rows in sorted(made.items()):
+        parts[held].append(Examples(*(torch.cat(column) for column in zip(*rows, strict=True))))
+    return Data(parts[False], parts[True], headers[0].rule != "exact", source)
+
+
+class Training:
+    """One run from the seed to the last step, saved every `SAVE_SECONDS`; the same command takes it up again."""
+
+    def __init__(self, recipe: Recipe, data: Data, work: Path) -> None:
+        self.recipe, self.data, self.work = recipe, data, work
+        torch.manual_seed(recipe.seed)
+        self.network = SpotNetwork(SpotConfig())
+        self.optimizer = torch.optim.AdamW(self.network.parameters(), recipe.rate, weight_decay=0.01)
+        self.step, self.seconds = 0, 0.0
+        self.log: list[dict[str, float]] = []
+        work.mkdir(parents=True, exist_ok=True)
+        if (work / "state.pt").exists():
+            self._load()
+
+    def run(self, tell: Callable[[int, dict[str, float]], None] = lambda *_: None) -> None:
+        """`tell` is called after every step with what is known of the run."""
+        recipe, saved = self.recipe, time.monotonic()
+        loss = math.nan
+        while self.step < recipe.steps:
+            began = time.monotonic()
+            rng = random.Random(f"{recipe.seed}/{self.step}")
+            part = rng.choices(self.data.train, [len(one.depth) for one in self.data.train])[0]
+            generator = torch.Generator().manual_seed(rng.getrandbits(62))
+            weights = recipe.decay ** part.depth.float()
+            picked = torch.multinomial(weights, recipe.batch, replacement=True, generator=generator)
+            order, token = losses(self.network, part, picked, self.data.sets)
+            loss_now = order + recipe.token_weight * token
+            for group in self.optimizer.param_groups:
+                group["lr"] = recipe.rate * _schedule(self.step, recipe)
+            self.optimizer.zero_grad()
+            loss_now.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
+            self.optimizer.step()
+            loss = loss_now.item() if math.isnan(loss) else 0.98 * loss + 0.02 * loss_now.item()
+            self.step += 1
+            self.seconds += time.monotonic() - began
+            if self.step % 250 == 0 or self.step == recipe.steps:
+                self.log.append({"step": self.step, "loss": round(loss, 4), "accuracy": round(self.accuracy()[0], 4)})
+            if time.monotonic() - saved > SAVE_SECONDS or self.step == recipe.steps:
+                self._save()
+                saved = time.monotonic()
+            tell(self.step, {"loss": loss} | (self.log[-1] if self.log else {}))
+
+    @torch.inference_mode()
+    def accuracy(self, limit: int = 4000) -> tuple[float, list[float]]:
+        """How often the likeliest position (or set) commits next on held-out prompts: with nothing drafted (claim C7),
+        and by steps drafted."""
+        hits: Counter[int] = Counter()
+        seen: Counter[int] = Counter()
+        for part in self.data.held_out:
+            inputs, commits, depth = part.inputs[:limit], part.commits[:limit], part.depth[:limit]
+            for rows in torch.split(torch.arange(len(depth)), 512):
+                scores = _open(self.network(inputs[rows].float())[..., 0], inputs[rows])
+                likeliest = F.one_hot(scores.argmax(-1), scores.shape[-1]).bool()
+                if self.data.sets:
+                    likeliest = torch.where((scores > 0).any(-1, keepdim=True), scores > 0, likeliest)
+                hit = (likeliest == commits[rows]).all(-1)
+                for d, right in zip(depth[rows].tolist(), hit.tolist(), strict=True):
+                    seen[d] += 1
+                    hits[d] += right
+        by_depth = [hits[d] / seen[d] for d in sorted(seen)]
+        return (by_depth[0] if by_depth else math.nan), by_depth
+
+    def export(self, folder: Path, name: str) -> None:
+        self.network.eval()
+        first, by_depth = self.accuracy(10**9)
+        self.network.save_pretrained(folder, _card(name, self, first, by_depth))
+        record = {
+            "recipe": asdict(self.recipe),
+            "source": self.data.source,
+            "seconds": round(self.seconds),
+            "accuracy_by_depth": [round(a, 4) for a in by_depth],
+            "log": self.log,
+        }
+        (folder / "training.json").write_text(json.dumps(record) + "\n", encoding="utf-8")
+
+    def _save(self) -> None:
+        state = {
+            "recipe": asdict(self.recipe),
+            "data": self.data.source.get("data", ""),
+            "step": self.step,
+            "seconds": self.seconds,
+            "log": self.log,
+            "network": self.network.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+        }
+        torch.save(state, self.work / "state.tmp")
+        os.replace(self.work / "state.tmp", self.work / "state.pt")
+
+    def _load(self) -> None:
+        state = torch.load(self.work / "state.pt", weights_only=True)
+        if (state["recipe"], state["data"]) != (asdict(self.recipe), self.data.source.get("data", "")):
+            raise UserError(
+                f"{self.work}/state.pt was trained with another recipe or other traces; name another --work"
+            )
+        self.network.load_state_dict(state["network"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step, self.seconds, self.log = state["step"], state["seconds"], state["log"]
+
+
+def losses(network: SpotNetwork, part: Examples, rows: Tensor, sets: bool) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of what commits (among the open positions; or of each of them), and of its tokens being right."""
+    inputs, commits, right = part.inputs[rows].float(), part.commits[rows], part.right[rows].float()
+    scores = network(inputs)
+    order = _open(scores[..., 0], inputs)
+    token = F.binary_cross_entropy_with_logits(scores[..., 1][commits], right[commits])
+    if sets:
+        open_ = inputs[..., OPEN_AT] > 0
+        each = F.binary_cross_entropy_with_logits(order[open_], commits[open_].float(), reduction="sum")
+        return each / len(rows), token
+    return F.cross_entropy(order, commits.int().argmax(-1)), token
+
+
+def _open(scores: Tensor, inputs: Tensor) -> Tensor:
+    """Scores with filled positions out of the race."""
+    return scores.masked_fill(inputs[..., OPEN_AT] == 0, -math.inf)
+
+
+def _schedule(step: int, recipe: Recipe) -> float:
+    """Linear warm-up, then a cosine to 0."""
+    return min(1.0, (step + 1) / recipe.warm_up) * 0.5 * (1 + math.cos(math.pi * step / recipe.steps))
+
+
+def _card(name: str, training: Training, first: float, by_depth: Sequence[float]) -> str:
+    source, recipe = training.data.source, training.recipe
+    lines = [
+        f"# {name}",
+        "",
+        f"A drafter network of spotbench (`drafters/spot.py`): {_count(training.network) / 1e6:.2f} M parameters, "
+        "float16 safetensors, MIT licence. It reads output distributions only, so it can draft for any target.",
+        "",
+        f"* Home target: {', '.join(source['targets'])} (weights {', '.join(source['weights'])}).",
+        f"* Tasks: {', '.join(source['tasks'])}, train split, {source['prompts']} prompt traces, data "
+        f"{source['data']}.",
+        f"* Rule: {source['rule']}; temperatures: {', '.join(f'{t:g}' for t in source['temperatures'])}; block sizes: "
+        f"{', '.join(map(str, source['block_sizes']))} (room for {training.network.config.slots}); trace seeds: "
+        f"{', '.join(map(str, source['seeds']))}.",
+        f"* Training: {recipe.steps} steps of {recipe.batch} examples, AdamW {recipe.rate:g} with cosine decay, up to "
+        f"{recipe.reach} steps drafted, seed {recipe.seed}; {training.seconds / 60:.0f} minutes on a CPU.",
+        f"* Next-commit accuracy on held-out prompts of the train split: {first:.3f} with nothing drafted"
+        + (", whole sets." if training.data.sets else "."),
+        "",
+        "| steps drafted | " + " | ".join(str(n) for n in range(len(by_depth))) + " |",
+        "|---" * (len(by_depth) + 1) + "|",
+        "| accuracy | " + " | ".join(f"{accuracy:.3f}" for accuracy in by_depth) + " |",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _count(network: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())

@@ -1,0 +1,139 @@
+"""Results of drafters from traces: the same schema as live ones, without a target.
+
+Replayed cells have `device = "replay"`. Passes, rows and accepted depths are those of a live decode; of the times there
+is the drafter's own only. A trace that is missing is recorded first, where the target's weights are here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import drafters
+import tasks.harness
+from suite import machine, records, trace
+from suite.cells import Bundle, Cell
+from suite.decoding.decode import Pass
+from suite.measure import degenerate
+from suite.records import Manifest, Sample
+from suite.runner import Progress, fail, session_of
+from suite.store import Store
+from suite.targets import catalog
+from suite.trace import PromptTrace, Split, Trace
+
+
+def record_bundle(
+    bundle: Bundle, root: Path, allow_code_execution: bool, progress: Progress, split: Split = "test"
+) -> Trace:
+    """The trace of a bundle's baseline, with the prompts it asks for; those that are missing are decoded."""
+    cell = live(bundle.baseline)
+    session = session_of(replace(bundle, baseline=cell), allow_code_execution)
+    wanted = trace.header(cell, session.target, session.weights, session.task, session.policy, split)
+    found = trace.open_trace(root, cell, split, wanted)
+    requests = session.requests
+    if split == "train":
+        requests = session.task.train_requests(session.target.chat, cell.prompts or None)
+    trace.record(found, session.target, requests, session.task, lambda n, of: progress(f"tracing {cell.task}", n, of))
+    return found
+
+
+def live(cell: Cell) -> Cell:
+    """The cell that a replayed one stands for, on the CPU."""
+    return replace(cell, device="cpu") if cell.device == "replay" else cell
+
+
+def replay_bundle(bundle: Bundle, store: Store, root: Path, allow_code_execution: bool, progress: Progress) -> bool:
+    """Replay what is missing of a bundle; True when every cell is done. A failing drafter is recorded and left out."""
+    missing = [cell for cell in bundle.cells if not store.done(cell)]
+    if not missing:
+        return True
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    found = _trace(bundle, root, allow_code_execution, progress)
+    task = tasks.harness.load(bundle.baseline.task)
+    doc_ids = found.doc_ids()[: bundle.baseline.prompts or None]
+    prompts = [found.read(doc_id) for doc_id in doc_ids]
+    complete = True
+    for n, cell in enumerate(missing):
+        progress(f"{cell.task} T={cell.temperature:g} {cell.drafter} {cell.rows} rows", n, len(missing))
+        try:
+            samples = _samples(cell, prompts, found)
+        except Exception as error:  # noqa: BLE001 - whatever a drafter does, the others go on
+            fail(store, cell, error)
+            complete = False
+            continue
+        store.finish(cell, _manifest(cell, found, task.metric, started), samples, [], task.metric)
+    progress(f"{bundle.baseline.task}", len(missing), len(missing))
+    return complete
+
+
+def _trace(bundle: Bundle, root: Path, allow_code_execution: bool, progress: Progress) -> Trace:
+    """A trace with all the prompts of the bundle."""
+    cell = live(bundle.baseline)
+    try:
+        found = trace.open_trace(root, cell, "test")
+    except trace.MissingTraceError:
+        return record_bundle(bundle, root, allow_code_execution, progress)
+    if 0 < cell.prompts <= len(found.doc_ids()):
+        return found
+    return record_bundle(bundle, root, allow_code_execution, progress)
+
+
+def _samples(cell: Cell, prompts: Sequence[PromptTrace], found: Trace) -> list[Sample]:
+    drafter = drafters.make(cell.drafter)
+    drafter.attach(cell.target, found.header.policy)
+    return [_sample(cell, one, trace.replay(one, found.header, drafter, cell.rows)) for one in prompts]
+
+
+def _sample(cell: Cell, one: PromptTrace, passes: Sequence[Pass]) -> Sample:
+    return Sample(
+        doc_id=one.doc_id,
+        prompt_hash=one.prompt_hash,
+        prompt_tokens=one.prompt_tokens,
+        tokens=one.tokens,
+        text=one.text,
+        finish=one.finish,
+        prefill_passes=one.prefill_passes,
+        verify_passes=len(passes),
+        commit_passes=one.commit_passes,
+        rows=sum(p.rows for p in passes),
+        depths=[p.depth for p in passes],
+        prefill_s=0.0,
+        draft_s=sum(p.draft_s for p in passes),
+        verify_s=0.0,
+        host_s=0.0,
+        baseline_passes=len(one.steps) + one.commit_passes,
+        baseline_s=0.0,
+        exact_match=True,
+        empty=degenerate.is_empty(one.text),
+        repetitive=degenerate.is_repetitive(one.tokens, one.finish),
+        scores=one.scores,
+        stale=records.Stale(**one.stale) if cell.is_baseline else None,
+    )
+
+
+def _manifest(cell: Cell, found: Trace, metric: str, started: str) -> Manifest:
+    header = found.header
+    return Manifest(
+        schema=records.SCHEMA,
+        cell_id=cell.id,
+        cell=records.as_json(cell),
+        settings={
+            "block_size": header.block_size,
+            "max_new_tokens": header.max_new_tokens,
+            "confidence": header.confidence,
+            "family": catalog.spec(cell.target).family.name if cell.target in catalog.CATALOG else "",
+            "task_version": header.task_version,
+            "metric": metric,
+            "weights": header.weights,
+            "tiny": cell.target in catalog.CATALOG and catalog.spec(cell.target).tiny,
+            "replayed": True,
+            "trace_dtype": header.dtype,
+        },
+        versions=machine.versions(),
+        code=machine.code_hash(),
+        hardware=machine.hardware(),
+        attempts=1,
+        peak_memory_mib=machine.peak_memory_mib(),
+        started=started,
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
