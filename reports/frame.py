@@ -48,6 +48,7 @@ def _measures(s: Sample, settings: dict[str, Any]) -> dict[str, Any]:
         "repetitive": s.repetitive,
         "score": s.scores[settings["metric"]],
         "tiny": settings["tiny"],
+        "replayed": settings.get("replayed", False),
         "depths": s.depths,
         **{f"stale_{name}": count for name, count in asdict(s.stale or Stale()).items()},
     }

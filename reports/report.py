@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from reports import frame, tables
+from reports import duel, frame, tables
 from reports.tables import Part
 from suite.cells import Cell
 from suite.store import Store
@@ -23,7 +23,11 @@ def write(name: str, about: str, store: Store, cells: Sequence[Cell]) -> tuple[P
 def _sections(made: Sequence[Part]) -> Iterator[str]:
     for part in made:
         yield f"## {part.setting.title}\n"
-        yield tables.markdown(tables.METHODS, part.lines)
+        yield tables.markdown(part.columns, part.lines)
         yield tables.markdown(tables.ACCEPTANCE, part.lines)
         yield tables.markdown(tables.BASELINES, part.baselines)
-    yield f"{tables.METHODS_NOTE}\n\n{tables.ACCEPTANCE_NOTE}\n\n{tables.BASELINES_NOTE}\n"
+        for champion in duel.CHAMPIONS:
+            if fought := list(duel.duels(part.frame, champion)):
+                yield f"**{champion} against**\n"
+                yield tables.markdown(duel.COLUMNS, fought)
+    yield f"{tables.METHODS_NOTE}\n\n{tables.ACCEPTANCE_NOTE}\n\n{tables.BASELINES_NOTE}\n\n{duel.NOTE}\n"

@@ -1,8 +1,8 @@
 """The drafter tables: one specification each, rendered as Markdown, CSV and for the terminal."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import pandas as pd
@@ -14,11 +14,16 @@ from suite.measure.acceptance import Acceptance, acceptance
 from suite.measure.stats import Interval, mean, pooled_ratio, ratio
 
 T = TypeVar("T")
+NOT_TIMED = Interval(math.nan, math.nan, math.nan)
 
 
 @dataclass(frozen=True)
 class Line:
-    """One method pooled over the tasks of a setting."""
+    """One method pooled over the tasks of a setting.
+
+    `of_oracle`: its pooled pass reduction over that of the true order with stale tokens at equal rows, where that was
+    run. `draft_ms`: the drafter's own time a pass. A replay has no other times; those are NaN.
+    """
 
     drafter: str
     rows: int
@@ -26,6 +31,8 @@ class Line:
     passes: float
     reduction: Interval
     pooled_reduction: float
+    of_oracle: float
+    draft_ms: float
     tokens_per_s: float
     speedup: Interval
     accuracy: Interval
@@ -65,12 +72,14 @@ class Setting:
     temperature: float
     rule: str
     tiny: bool
+    replayed: bool
 
     @property
     def title(self) -> str:
         note = " (a tiny look-alike)" if self.tiny else ""
         context = "" if self.context == "cached" else f", {self.context}"
-        return f"{self.target}{note}{context}, T = {self.temperature:g}, {self.rule}"
+        replayed = ", replayed" if self.replayed else ""
+        return f"{self.target}{note}{context}{replayed}, T = {self.temperature:g}, {self.rule}"
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,12 @@ class Part:
     setting: Setting
     lines: list[Line]
     baselines: list[Baseline]
+    frame: pd.DataFrame = field(repr=False)
+
+    @property
+    def columns(self) -> "list[Column[Line]]":
+        """Of the table of methods: a replay has no times but the drafter's own."""
+        return REPLAYED if self.setting.replayed else METHODS
 
 
 @dataclass(frozen=True)
@@ -102,10 +117,18 @@ METHODS: list[Column[Line]] = [
     Column("accuracy", lambda x: f"{x.accuracy.value:.2f}"),
     Column("exact match", lambda x: f"{x.exact_match:.1%}" + _faults(x)),
 ]
+REPLAYED: list[Column[Line]] = [
+    *METHODS[:4],
+    Column("of oracle", lambda x: _or_dash(x.of_oracle)),
+    Column("steps/pass", lambda x: f"{x.acceptance.steps_per_pass:.2f}"),
+    Column("draft ms/pass", lambda x: f"{x.draft_ms:.1f}"),
+    *METHODS[6:],
+]
 METHODS_NOTE = (
     "Per prompt, all tasks pooled; [95 % bootstrap intervals over prompts]. passes: verify and commit passes, prefill "
     "excluded. pass reduction, speed-up: geometric mean of baseline / method, paired in one visit. tokens/s: tokens / "
-    "decode time, prefill excluded. exact match: prompts with the baseline's token ids."
+    "decode time, prefill excluded. exact match: prompts with the baseline's token ids. of oracle: share of the pass "
+    "reduction of the true order with stale tokens."
 )
 ACCEPTANCE: list[Column[Line]] = [
     Column("drafter", lambda x: x.drafter, left=True),
@@ -116,7 +139,7 @@ ACCEPTANCE: list[Column[Line]] = [
     Column("by request", lambda x: f"{x.acceptance.steps_per_pass_by_request:.2f}"),
     Column("accepted 1, 2, 3, 4 or more", lambda x: _shares(x.acceptance.marginal)),
     Column("given one fewer", lambda x: _shares(x.acceptance.conditional)),
-    Column("draft / verify / host", lambda x: f"{x.draft_share:.0%} / {x.verify_share:.0%} / {x.host_share:.0%}"),
+    Column("draft / verify / host", lambda x: _phases(x)),
 ]
 ACCEPTANCE_NOTE = (
     "steps/pass: 1 + mean accepted depth, pooled over passes (by request: mean of each prompt's own). accepted d or "
@@ -129,7 +152,7 @@ BASELINES: list[Column[Baseline]] = [
     Column("accuracy", lambda x: f"{x.accuracy:.2f}"),
     Column("tokens", lambda x: f"{x.tokens:.1f}"),
     Column("passes", lambda x: f"{x.passes:.1f}"),
-    Column("prefill share", lambda x: f"{x.prefill_share:.0%}"),
+    Column("prefill share", lambda x: "-" if math.isnan(x.prefill_share) else f"{x.prefill_share:.0%}"),
     Column("empty", lambda x: str(x.empty)),
     Column("repetitive", lambda x: str(x.repetitive)),
     Column("stale token right", lambda x: _or_dash(x.stale_tokens)),
@@ -145,12 +168,17 @@ def parts(frame: pd.DataFrame) -> Iterator[Part]:
     """Every setting of a frame, in the order of the grid; none of an empty one."""
     if frame.empty:
         return
-    for values, part in _groups(frame, "target", "context", "temperature", "rule", "tiny"):
+    for values, part in _groups(frame, "target", "context", "temperature", "rule", "tiny", "replayed"):
         base = part[part["drafter"] == "none"]
+        oracle = {
+            int(rows): pooled_ratio(x["baseline_passes"].tolist(), x["passes"].tolist())
+            for (rows,), x in _groups(part[part["drafter"] == "oracle"], "rows")
+        }
         yield Part(
             Setting(*values),
-            [_line(drafter, rows, x) for (drafter, rows), x in _groups(part, "drafter", "rows")],
+            [_line(drafter, rows, x, oracle) for (drafter, rows), x in _groups(part, "drafter", "rows")],
             [_baseline(str(task), x) for task, x in base.groupby("task", sort=False)],
+            part,
         )
 
 
@@ -159,18 +187,23 @@ def _groups(frame: pd.DataFrame, *keys: str) -> Iterator[tuple[Any, pd.DataFrame
     yield from frame.groupby(list(keys), sort=False)
 
 
-def _line(drafter: str, rows: int, part: pd.DataFrame) -> Line:
+def _line(drafter: str, rows: int, part: pd.DataFrame, oracle: Mapping[int, float]) -> Line:
+    """`oracle`: its pooled pass reduction by rows, where it was run."""
+    replayed = bool(part["replayed"].iloc[0])
     tasks, seconds = part["task"].tolist(), part["decode_s"].sum()
     verify_passes = part["verify_passes"].sum()
+    reduction = pooled_ratio(part["baseline_passes"].tolist(), part["passes"].tolist())
     return Line(
         drafter=drafter,
         rows=rows,
         prompts=len(part),
         passes=float(part["passes"].mean()),
         reduction=ratio(part["baseline_passes"].tolist(), part["passes"].tolist(), tasks),
-        pooled_reduction=pooled_ratio(part["baseline_passes"].tolist(), part["passes"].tolist()),
-        tokens_per_s=float(part["new_tokens"].sum() / seconds),
-        speedup=ratio(part["baseline_s"].tolist(), part["decode_s"].tolist(), tasks),
+        pooled_reduction=reduction,
+        of_oracle=reduction / oracle.get(rows, math.nan),
+        draft_ms=float(1000 * part["draft_s"].sum() / verify_passes),
+        tokens_per_s=math.nan if replayed else float(part["new_tokens"].sum() / seconds),
+        speedup=NOT_TIMED if replayed else ratio(part["baseline_s"].tolist(), part["decode_s"].tolist(), tasks),
         accuracy=mean(part["score"].tolist(), tasks),
         exact_match=float(part["exact_match"].mean()),
         ties=int(part["tie"].sum()),
@@ -178,9 +211,9 @@ def _line(drafter: str, rows: int, part: pd.DataFrame) -> Line:
         rows_per_pass=float(part["rows_used"].sum() / verify_passes),
         tokens_per_pass=float(part["new_tokens"].sum() / part["passes"].sum()),
         acceptance=acceptance(part["depths"].tolist()),
-        draft_share=float(part["draft_s"].sum() / seconds),
-        verify_share=float(part["verify_s"].sum() / seconds),
-        host_share=float(part["host_s"].sum() / seconds),
+        draft_share=math.nan if replayed else float(part["draft_s"].sum() / seconds),
+        verify_share=math.nan if replayed else float(part["verify_s"].sum() / seconds),
+        host_share=math.nan if replayed else float(part["host_s"].sum() / seconds),
     )
 
 
@@ -192,7 +225,7 @@ def _baseline(task: str, part: pd.DataFrame) -> Baseline:
         accuracy=float(part["score"].mean()),
         tokens=float(part["new_tokens"].mean()),
         passes=float(part["passes"].mean()),
-        prefill_share=float(prefill / (prefill + part["decode_s"].sum())),
+        prefill_share=_share(prefill, prefill + part["decode_s"].sum()),
         empty=int(part["empty"].sum()),
         repetitive=int(part["repetitive"].sum()),
         stale_tokens=_share(part["stale_tokens"].sum(), part["stale_commits"].sum()),
@@ -256,6 +289,8 @@ def csv(made: Sequence[Part]) -> str:
             "passes": x.passes,
             **_spread("pass_reduction", x.reduction),
             "pooled_pass_reduction": x.pooled_reduction,
+            "of_oracle": x.of_oracle,
+            "draft_ms": x.draft_ms,
             "tokens_per_s": x.tokens_per_s,
             **_spread("speedup", x.speedup),
             **_spread("accuracy", x.accuracy),
@@ -278,6 +313,12 @@ def csv(made: Sequence[Part]) -> str:
 
 def _share(part: float, whole: float) -> float:
     return float(part / whole) if whole else math.nan
+
+
+def _phases(x: Line) -> str:
+    if math.isnan(x.verify_share):
+        return "-"
+    return f"{x.draft_share:.0%} / {x.verify_share:.0%} / {x.host_share:.0%}"
 
 
 def _or_dash(share: float) -> str:

@@ -17,6 +17,7 @@ from suite.errors import UserError
 
 if TYPE_CHECKING:
     from suite import runner
+    from suite.cells import Cell
     from suite.grid import Grid
     from suite.store import Store
 
@@ -32,7 +33,11 @@ GridName = Annotated[str, typer.Argument(metavar="GRID", help="A shipped grid's 
 Results = Annotated[
     Path, typer.Option("--results", envvar="SPOTBENCH_RESULTS", help="Folder for results.", file_okay=False)
 ]
-HERE = Path("results")
+Traces = Annotated[
+    Path, typer.Option("--traces", envvar="SPOTBENCH_TRACES", help="Folder for traces.", file_okay=False)
+]
+Replayed = Annotated[bool, typer.Option("--replayed", help="Of the replayed cells of the grid.")]
+HERE, RECORDED = Path("results"), Path("traces")
 
 
 @app.command("list")
@@ -99,24 +104,92 @@ def run(grid_name: GridName, results: Results = HERE) -> None:
     if todo:
         with _starting():
             from suite import runner
+        if wanted.device == "replay":
+            raise UserError(f'{grid_name}: device = "replay": spotbench replay {grid_name} runs it')
         with _telling(wanted.name, len(todo)) as begin:
             for n, bundle in enumerate(todo):
                 runner.run_bundle(bundle, store, wanted.allow_code_execution, begin(n))
     else:
         show.print(f"{wanted.name}: all {len(wanted.cells())} cells are done, nothing to run")
     report(grid_name, results)
-    failed = [(cell, store.failed(cell)) for cell in wanted.cells() if not store.done(cell)]
-    for cell, failures in failed:
-        why = failures[-1].line if failures else "not run: its baseline failed"
-        show.print(f"[red]failed[/] {cell.id}: {escape(why)}", soft_wrap=True)
-    if failed:
-        raise typer.Exit(1)
+    _fail_on(store, wanted.cells())
 
 
 @app.command()
-def status(grid_name: GridName, results: Results = HERE) -> None:
+def record(
+    target: Annotated[str, typer.Option(help="A target of the catalogue.")],
+    task: Annotated[list[str], typer.Option(help="A task; may be given again.")],
+    temperature: Annotated[list[float], typer.Option(help="May be given again.")],
+    rule: str = "exact",
+    context: Annotated[str, typer.Option(help="Of a full-attention target.")] = "",
+    split: Annotated[str, typer.Option(help="test, or train: for training and calibration.")] = "test",
+    prompts: Annotated[int, typer.Option(help="The first so many; 0: all.")] = 0,
+    allow_code_execution: bool = False,
+    traces: Traces = RECORDED,
+) -> None:
+    """Write what the baseline saw and did, for replay and training. Interrupt it at will; run it again to go on."""
+    with _starting():
+        from suite import grid, replay
+
+    if split not in ("test", "train"):
+        raise UserError(f"--split {split}: say test or train")
+    wanted = grid.of_baselines(target, task, temperature, rule, context, prompts, allow_code_execution)
+    with _telling("record", len(wanted.bundles())) as begin:
+        for n, bundle in enumerate(wanted.bundles()):
+            found = replay.record_bundle(bundle, traces, allow_code_execution, begin(n), split)  # type: ignore[arg-type]
+            show.print(f"{bundle.title}: {len(found.doc_ids())} prompts in {escape(str(found.folder))}", soft_wrap=True)
+
+
+@app.command("replay")
+def replay_(grid_name: GridName, results: Results = HERE, traces: Traces = RECORDED) -> None:
+    """Run a grid's drafters on recorded traces, without the target; record what is missing of these first."""
+    wanted, store = _open(grid_name, results, replayed=True)
+    todo = [bundle for bundle in wanted.bundles() if not all(store.done(cell) for cell in bundle.cells)]
+    if todo:
+        with _starting():
+            from suite import replay
+        with _telling(wanted.name, len(todo)) as begin:
+            for n, bundle in enumerate(todo):
+                replay.replay_bundle(bundle, store, traces, wanted.allow_code_execution, begin(n))
+    report(grid_name, results, replayed=True)
+    _fail_on(store, wanted.cells())
+
+
+@app.command()
+def train(
+    drafter: Annotated[str, typer.Argument(help="spot (traces of exact decoding) or spot-sets (of a threshold).")],
+    out: Annotated[Path, typer.Option(help="Folder for the network.", file_okay=False)],
+    target: Annotated[str, typer.Option(help="The home target.")] = "tiny-sdar-b16",
+    rule: str = "",
+    traces: Traces = RECORDED,
+    steps: int = 6000,
+    seed: int = 0,
+) -> None:
+    """Train a drafter's network on the train-split traces of a target. Run it again to go on after an interruption."""
+    with _starting():
+        from drafters import training
+        from suite.trace import find
+
+    if drafter not in ("spot", "spot-sets"):
+        raise UserError(f"nothing to train for {drafter!r}; say spot or spot-sets")
+    rule = rule or ("exact" if drafter == "spot" else "threshold(0.9)")
+    recipe = training.Recipe(steps=steps, seed=seed)
+    with _telling("train", 2) as begin:
+        tell = begin(0)
+        data = training.collect(
+            find(traces, target, "train", rule), recipe, lambda n, of: tell("reading traces", n, of)
+        )
+        run = training.Training(recipe, data, out / "work")
+        tell = begin(1)
+        run.run(lambda step, known: tell(", ".join(f"{k} {v:.3g}" for k, v in known.items()), step, steps))
+    run.export(out, drafter)
+    show.print((out / "README.md").read_text(encoding="utf-8"), markup=False)
+
+
+@app.command()
+def status(grid_name: GridName, results: Results = HERE, replayed: Replayed = False) -> None:
     """How far a grid is. begun: prompts that an unfinished bundle already has."""
-    wanted, store = _open(grid_name, results)
+    wanted, store = _open(grid_name, results, replayed)
     table = _table("bundle", "cells", "done", "failed", "missing", "begun")
     for bundle in wanted.bundles():
         done = [cell for cell in bundle.cells if store.done(cell)]
@@ -134,11 +207,11 @@ def status(grid_name: GridName, results: Results = HERE) -> None:
 
 
 @app.command()
-def check(grid_name: GridName, results: Results = HERE) -> None:
+def check(grid_name: GridName, results: Results = HERE, replayed: Replayed = False) -> None:
     """Fail on cells that are lossy, incomplete, damaged or degenerate."""
     from suite.check import check as find
 
-    wanted, store = _open(grid_name, results)
+    wanted, store = _open(grid_name, results, replayed)
     faults = find(store, wanted.cells())
     for fault in faults:
         show.print(f"[red]{fault.kind}[/] {fault.cell.id}: {escape(fault.detail)}", soft_wrap=True)
@@ -148,15 +221,15 @@ def check(grid_name: GridName, results: Results = HERE) -> None:
 
 
 @app.command()
-def report(grid_name: GridName, results: Results = HERE) -> None:
+def report(grid_name: GridName, results: Results = HERE, replayed: Replayed = False) -> None:
     """Tables of what is done, here and as Markdown and CSV beside the results."""
     from reports import report as reports
     from reports import tables
 
-    wanted, store = _open(grid_name, results)
+    wanted, store = _open(grid_name, results, replayed)
     path, made = reports.write(wanted.name, wanted.about, store, wanted.cells())
     for part in made:
-        show.print(tables.terminal(part.setting.title, tables.METHODS, part.lines, show.width), "")
+        show.print(tables.terminal(part.setting.title, part.columns, part.lines, show.width), "")
     show.print(tables.METHODS_NOTE if made else "nothing is done yet", style="dim")
     missing = sum(not store.done(cell) for cell in wanted.cells())
     if made and missing:
@@ -181,12 +254,24 @@ def doctor() -> None:
         raise typer.Exit(1)
 
 
-def _open(grid_name: str, results: Path) -> "tuple[Grid, Store]":
+def _fail_on(store: "Store", cells: "list[Cell]") -> None:
+    """Say what failed, and end with an error if anything did."""
+    failed = [(cell, store.failed(cell)) for cell in cells if not store.done(cell)]
+    for cell, failures in failed:
+        why = failures[-1].line if failures else "not run: its baseline failed"
+        show.print(f"[red]failed[/] {cell.id}: {escape(why)}", soft_wrap=True)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _open(grid_name: str, results: Path, replayed: bool = False) -> "tuple[Grid, Store]":
     with _starting():
         from suite import grid, machine
         from suite.store import Store
 
         wanted = grid.read(grid_name)
+        if replayed:
+            wanted = wanted.model_copy(update={"device": "replay"})
         return wanted, Store(results / machine.name() / wanted.name)
 
 

@@ -163,3 +163,26 @@ def _explain(error: ValidationError) -> str:
     if fault["type"] == "value_error":  # a UserError of this file, which says it all
         return ": ".join(filter(None, [key, fault["msg"].removeprefix("Value error, ")]))
     return f"{key}: {fault['msg']} (got {fault['input']!r})"
+
+
+def of_baselines(
+    target: str, tasks: list[str], temperatures: list[float], rule: str, context: str, prompts: int, allow: bool
+) -> Grid:
+    """A grid of the plain decoder alone. Raises UserError as `read` does."""
+    try:
+        return Grid.model_validate(
+            {
+                "name": "baselines",
+                "targets": [target],
+                "tasks": tasks,
+                "temperatures": temperatures,
+                "rules": [rule],
+                "drafters": ["none"],
+                "rows": [1],
+                "prompts": prompts,
+                "allow_code_execution": allow,
+            }
+            | ({"contexts": [context]} if context else {})
+        )
+    except ValidationError as error:
+        raise UserError(_explain(error)) from error

@@ -216,23 +216,33 @@ def open_trace(root: Path, cell: Cell, split: Split, expected: Header | None = N
         with writing(path):
             folder.mkdir(parents=True, exist_ok=True)
             publish(path, json.dumps(asdict(expected), indent=1).encode())
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found.get("schema") != SCHEMA:
-            raise UserError(f"{path}: written by schema {found.get('schema')}, this spotbench reads {SCHEMA}")
-        read = Header(**found)
-    except FileNotFoundError as error:
-        raise MissingTraceError(
-            f"no trace of {cell.target} on {cell.task} at {folder}; spotbench record makes it"
-        ) from error
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path}: not a trace ({first_line(error)}); remove its folder and record again") from error
+    if not path.exists():
+        raise MissingTraceError(f"no trace of {cell.target} on {cell.task} at {folder}; spotbench record makes it")
+    read = _read_header(path)
     for key, value in asdict(expected or read).items():
         if (other := getattr(read, key)) != value:
             raise UserError(f"{path}: recorded with {key} {other!r}, wanted {value!r}; remove its folder or keep apart")
     return Trace(folder, read)
+
+
+def _read_header(path: Path) -> Header:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found.get("schema") == SCHEMA:
+            return Header(**found)
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"{path}: not a trace ({first_line(error)}); remove its folder and record again") from error
+    raise UserError(f"{path}: written by schema {found.get('schema')}, this spotbench reads {SCHEMA}")
+
+
+def find(root: Path, target: str, split: Split, rule: str) -> list[Trace]:
+    """All traces of a target, split and rule under a folder, in order of name. Raises UserError on damaged ones."""
+    found = []
+    for path in sorted(root.glob("*/trace.json")):
+        one = Trace(path.parent, _read_header(path))
+        if (one.header.target, one.header.split, one.header.rule) == (target, split, rule):
+            found.append(one)
+    return found
 
 
 def record(

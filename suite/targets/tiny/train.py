@@ -42,7 +42,7 @@ class Recipe:
     """All that decides the weights. Step counts are optimiser steps of `batch` conversations.
 
     `shift`: 1 where row i-1 predicts token i. `attention`: "block-causal" or "full". `experts`: 0 for a dense
-    feed-forward; of several, two work on each token.
+    feed-forward; of several, two work on each token. `restart`: the diffusion step at which the rates begin anew.
     """
 
     native_class: str
@@ -60,6 +60,7 @@ class Recipe:
     noised_copies: int = 2
     causal_steps: int = 600
     diffusion_steps: int = 5000
+    restart: int = 0
     muon_lr: float = 0.02
     adam_lr: float = 3e-3
     seed: int = 0
@@ -71,15 +72,15 @@ _FULL: dict[str, Any] = {"attention": "full", "noised_copies": 1, "batch": 24}
 RECIPES = {
     "tiny-sdar-b16": Recipe("Qwen3ForCausalLM", 16, **_DENSE),
     "tiny-sdar-b8": Recipe(
-        "Qwen3ForCausalLM", 8, hidden=96, layers=6, heads=4, kv_heads=2, intermediate=288, diffusion_steps=4000
+        "Qwen3ForCausalLM", 8, hidden=96, layers=6, heads=4, kv_heads=2, intermediate=288, diffusion_steps=2600
     ),
     "tiny-sdar-moe-b16": Recipe(
-        "Qwen3MoeForCausalLM", 16, **_DENSE | {"intermediate": 80}, experts=8, diffusion_steps=4000
+        "Qwen3MoeForCausalLM", 16, **_DENSE | {"intermediate": 80}, experts=8, diffusion_steps=2600
     ),
     "tiny-llada": Recipe(
-        "LlamaForCausalLM", 16, **_DENSE | {"kv_heads": 4}, **_FULL, causal_steps=0, diffusion_steps=5500
+        "LlamaForCausalLM", 16, **_DENSE | {"kv_heads": 4}, **_FULL, causal_steps=0, diffusion_steps=8000, restart=5500
     ),
-    "tiny-dream": Recipe("Qwen2ForCausalLM", 16, **_DENSE, **_FULL, shift=1, diffusion_steps=4500),
+    "tiny-dream": Recipe("Qwen2ForCausalLM", 16, **_DENSE, **_FULL, shift=1, diffusion_steps=7000, restart=4500),
     "tiny-fast-dllm-b16": Recipe("Qwen2ForCausalLM", 16, **_DENSE, shift=1, diffusion_steps=4000),
 }
 MAX_ANSWER = 64
@@ -254,7 +255,9 @@ class Training:
             else:
                 noise = full_batch if recipe.attention == "full" else block_causal_batch
                 batch = noise(picked, recipe.block, recipe.shift, pad, mask, recipe.noised_copies, rng)
-                rate = _schedule(of_stage, recipe.diffusion_steps, floor=0.0)
+                anew = of_stage >= recipe.restart
+                begin, end = (recipe.restart, recipe.diffusion_steps) if anew else (0, recipe.restart)
+                rate = _schedule(of_stage - begin, end - begin, floor=0.0)
             logits = self.model(
                 batch.ids, attention_mask=batch.attention, position_ids=batch.positions, use_cache=False
             )
