@@ -117,6 +117,8 @@ class Drafter(ABC):
     name: str
     needs_future: bool = False
     """Whether `start` wants the baseline's own states: for bounds and test doubles only."""
+    nested: bool = False
+    """Whether its proposals for fewer rows are the first of those for more; a replay then asks once for all budgets."""
 
     def attach(self, target: str, policy: Policy) -> None:  # noqa: B027 - most drafters are the same for every target
         """Called once, before the first prompt, with the target's name: the place to read what was calibrated for it.

@@ -19,6 +19,7 @@ class BestFirst(Drafter):
     """
 
     name = "best-first"
+    nested = True
 
     def __init__(self, coupled: bool = True) -> None:
         self.coupled = coupled

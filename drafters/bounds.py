@@ -22,6 +22,7 @@ class Perfect(Drafter):
 
     name = "perfect"
     needs_future = True
+    nested = True
 
     def start(self, future: Sequence[Visit]) -> None:
         self._future = list(future)

@@ -10,6 +10,8 @@ from suite.decoding.state import State, fill, masked
 class Nested(Drafter):
     """A chain: every state adds to the one before it what `pick` names, with the stale tokens."""
 
+    nested = True
+
     def __init__(self, coupled: bool = True) -> None:
         self.coupled = coupled
         if not coupled:

@@ -167,6 +167,7 @@ class Spot(Drafter):
     """The learned order: best-first search with a network's chances of positions and tokens."""
 
     name = "spot"
+    nested = True
     weights = SHIPPED / "spot"
 
     def __init__(self, coupled: bool = True, network: SpotNetwork | None = None) -> None:

@@ -121,7 +121,7 @@ REPLAYED: list[Column[Line]] = [
     *METHODS[:4],
     Column("of oracle", lambda x: _or_dash(x.of_oracle)),
     Column("steps/pass", lambda x: f"{x.acceptance.steps_per_pass:.2f}"),
-    Column("draft ms/pass", lambda x: f"{x.draft_ms:.1f}"),
+    Column("draft ms/pass", lambda x: f"{x.draft_ms:.1f}" if x.draft_ms else "-"),
     *METHODS[6:],
 ]
 METHODS_NOTE = (

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import drafters
 import tasks.harness
+from drafters.base import Drafter, DraftView
 from suite import machine, records, trace
 from suite.cells import Bundle, Cell
 from suite.decoding.decode import Pass
+from suite.decoding.state import State, Visit
 from suite.measure import degenerate
 from suite.records import Manifest, Sample
 from suite.runner import Progress, fail, session_of
@@ -53,16 +55,21 @@ def replay_bundle(bundle: Bundle, store: Store, root: Path, allow_code_execution
     doc_ids = found.doc_ids()[: bundle.baseline.prompts or None]
     prompts = [found.read(doc_id) for doc_id in doc_ids]
     complete = True
-    for n, cell in enumerate(missing):
-        progress(f"{cell.task} T={cell.temperature:g} {cell.drafter} {cell.rows} rows", n, len(missing))
+    groups: dict[str, list[Cell]] = {}
+    for cell in missing:
+        groups.setdefault(cell.drafter, []).append(cell)
+    for n, (name, cells) in enumerate(groups.items()):
+        progress(f"{task.name} T={bundle.baseline.temperature:g} {name}", n, len(groups))
         try:
-            samples = _samples(cell, prompts, found)
+            samples = _samples(cells, prompts, found)
         except Exception as error:  # noqa: BLE001 - whatever a drafter does, the others go on
-            fail(store, cell, error)
+            for cell in cells:
+                fail(store, cell, error)
             complete = False
             continue
-        store.finish(cell, _manifest(cell, found, task.metric, started), samples, [], task.metric)
-    progress(f"{bundle.baseline.task}", len(missing), len(missing))
+        for cell in cells:
+            store.finish(cell, _manifest(cell, found, task.metric, started), samples[cell], [], task.metric)
+    progress(task.name, len(groups), len(groups))
     return complete
 
 
@@ -78,10 +85,42 @@ def _trace(bundle: Bundle, root: Path, allow_code_execution: bool, progress: Pro
     return record_bundle(bundle, root, allow_code_execution, progress)
 
 
-def _samples(cell: Cell, prompts: Sequence[PromptTrace], found: Trace) -> list[Sample]:
-    drafter = drafters.make(cell.drafter)
-    drafter.attach(cell.target, found.header.policy)
-    return [_sample(cell, one, trace.replay(one, found.header, drafter, cell.rows)) for one in prompts]
+class _Remembering(Drafter):
+    """A nested drafter, asked once for the largest budget."""
+
+    def __init__(self, drafter: Drafter, most: int) -> None:
+        self.name, self.needs_future = drafter.name, drafter.needs_future
+        self._drafter, self._most = drafter, most
+
+    def start(self, future: Sequence[Visit]) -> None:
+        self._drafter.start(future)
+
+    def forget(self) -> None:
+        self._known: dict[Visit, list[State]] = {}
+
+    def propose(self, view: DraftView, rows: int) -> list[State]:
+        at = (view.block, view.state)
+        if at not in self._known:
+            self._known[at] = self._drafter.propose(view, self._most)
+        return self._known[at][:rows]
+
+
+def _samples(cells: Sequence[Cell], prompts: Sequence[PromptTrace], found: Trace) -> dict[Cell, list[Sample]]:
+    """Of one drafter at several budgets. Where it is asked once for all, its time is that of the largest."""
+    drafter = drafters.make(cells[0].drafter)
+    drafter.attach(cells[0].target, found.header.policy)
+    descending = sorted(cells, key=lambda cell: -cell.rows)
+    once = _Remembering(drafter, descending[0].rows - 1) if drafter.nested else None
+    samples: dict[Cell, list[Sample]] = {cell: [] for cell in cells}
+    for one in prompts:
+        if once:
+            once.forget()
+        for cell in descending:
+            passes = trace.replay(one, found.header, once or drafter, cell.rows)
+            if once and cell != descending[0]:
+                passes = [replace(p, draft_s=0.0) for p in passes]
+            samples[cell].append(_sample(cell, one, passes))
+    return samples
 
 
 def _sample(cell: Cell, one: PromptTrace, passes: Sequence[Pass]) -> Sample:
