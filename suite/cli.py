@@ -32,6 +32,10 @@ GridName = Annotated[str, typer.Argument(metavar="GRID", help="A shipped grid's 
 Results = Annotated[
     Path, typer.Option("--results", envvar="SPOTBENCH_RESULTS", help="Folder for results.", file_okay=False)
 ]
+Added = Annotated[
+    list[str] | None,
+    typer.Option("--drafter", metavar="NAME|FILE:CLASS", help="A drafter besides the grid's own; may be repeated."),
+]
 HERE = Path("results")
 
 
@@ -68,14 +72,16 @@ def list_(
             for entry in entries:
                 table.add_row(*map(escape, entry))
             show.print(f"[bold]{name}[/]", table, "")
+            for fault in drafters.plugins().broken.values() if name == "drafters" else ():
+                show.print(f"[red]fault[/] {escape(fault)}\n", soft_wrap=True)
             if name == "targets":
                 show.print("* like the paper's six; which six it took is not known to us\n")
 
 
 @app.command()
-def plan(grid_name: GridName, results: Results = HERE) -> None:
+def plan(grid_name: GridName, results: Results = HERE, drafter: Added = None) -> None:
     """Count what a grid holds and what is missing; run nothing."""
-    wanted, store = _open(grid_name, results)
+    wanted, store = _open(grid_name, results, drafter)
     table = _table("bundle", "methods", "prompts", "decodes", "done")
     for bundle in wanted.bundles():
         prompts = bundle.baseline.prompts
@@ -92,9 +98,9 @@ def plan(grid_name: GridName, results: Results = HERE) -> None:
 
 
 @app.command()
-def run(grid_name: GridName, results: Results = HERE) -> None:
+def run(grid_name: GridName, results: Results = HERE, drafter: Added = None) -> None:
     """Run what is missing of a grid on this machine, then report. Interrupt it at will; run it again to go on."""
-    wanted, store = _open(grid_name, results)
+    wanted, store = _open(grid_name, results, drafter)
     todo = [bundle for bundle in wanted.bundles() if not all(store.done(cell) for cell in bundle.cells)]
     if todo:
         with _starting():
@@ -104,7 +110,7 @@ def run(grid_name: GridName, results: Results = HERE) -> None:
                 runner.run_bundle(bundle, store, wanted.allow_code_execution, begin(n))
     else:
         show.print(f"{wanted.name}: all {len(wanted.cells())} cells are done, nothing to run")
-    report(grid_name, results)
+    report(grid_name, results, drafter)
     failed = [(cell, store.failed(cell)) for cell in wanted.cells() if not store.done(cell)]
     for cell, failures in failed:
         why = failures[-1].line if failures else "not run: its baseline failed"
@@ -114,9 +120,9 @@ def run(grid_name: GridName, results: Results = HERE) -> None:
 
 
 @app.command()
-def status(grid_name: GridName, results: Results = HERE) -> None:
+def status(grid_name: GridName, results: Results = HERE, drafter: Added = None) -> None:
     """How far a grid is. begun: prompts that an unfinished bundle already has."""
-    wanted, store = _open(grid_name, results)
+    wanted, store = _open(grid_name, results, drafter)
     table = _table("bundle", "cells", "done", "failed", "missing", "begun")
     for bundle in wanted.bundles():
         done = [cell for cell in bundle.cells if store.done(cell)]
@@ -134,11 +140,11 @@ def status(grid_name: GridName, results: Results = HERE) -> None:
 
 
 @app.command()
-def check(grid_name: GridName, results: Results = HERE) -> None:
+def check(grid_name: GridName, results: Results = HERE, drafter: Added = None) -> None:
     """Fail on cells that are lossy, incomplete, damaged or degenerate."""
     from suite.check import check as find
 
-    wanted, store = _open(grid_name, results)
+    wanted, store = _open(grid_name, results, drafter)
     faults = find(store, wanted.cells())
     for fault in faults:
         show.print(f"[red]{fault.kind}[/] {fault.cell.id}: {escape(fault.detail)}", soft_wrap=True)
@@ -148,12 +154,12 @@ def check(grid_name: GridName, results: Results = HERE) -> None:
 
 
 @app.command()
-def report(grid_name: GridName, results: Results = HERE) -> None:
+def report(grid_name: GridName, results: Results = HERE, drafter: Added = None) -> None:
     """Tables of what is done, here and as Markdown and CSV beside the results."""
     from reports import report as reports
     from reports import tables
 
-    wanted, store = _open(grid_name, results)
+    wanted, store = _open(grid_name, results, drafter)
     path, made = reports.write(wanted.name, wanted.about, store, wanted.cells())
     for part in made:
         show.print(tables.terminal(part.setting.title, tables.METHODS, part.lines, show.width), "")
@@ -181,12 +187,12 @@ def doctor() -> None:
         raise typer.Exit(1)
 
 
-def _open(grid_name: str, results: Path) -> "tuple[Grid, Store]":
+def _open(grid_name: str, results: Path, added: list[str] | None) -> "tuple[Grid, Store]":
     with _starting():
         from suite import grid, machine
         from suite.store import Store
 
-        wanted = grid.read(grid_name)
+        wanted = grid.read(grid_name, added or ())
         return wanted, Store(results / machine.name() / wanted.name)
 
 
