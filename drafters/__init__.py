@@ -2,7 +2,7 @@
 
 from drafters import best_first, bounds, chain
 from drafters.base import Choice, Drafter, DraftError, DraftView, register
-from drafters.registry import about, file_of, known, make, names, plugins
+from drafters.registry import about, file_of, known, make, names, new, plugins
 
 __all__ = [
     "Choice",
@@ -17,6 +17,7 @@ __all__ = [
     "known",
     "make",
     "names",
+    "new",
     "plugins",
     "register",
 ]

@@ -74,6 +74,20 @@ def file_of(name: str) -> str:
     return _FILES[name].file if name in _FILES else ""
 
 
+def new(path: Path) -> None:
+    """Write a working drafter to begin with. Raises UserError when the file is there, or cannot be."""
+    if path.suffix != ".py":
+        raise UserError(f"{path}: a drafter's file ends in .py, as in my_drafter.py")
+    template = Path(__file__).with_name("template.py").read_text(encoding="utf-8")
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(template)
+    except FileExistsError as error:
+        raise UserError(f"{path} is there already, and stays as it is; name another file") from error
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+
 @dataclass(frozen=True)
 class Plugins:
     """Drafters of installed packages, as `name@version`; and by name, in one line, those that cannot be used."""

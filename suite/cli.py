@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn, track
 from rich.table import Table
 
 from suite.errors import UserError
@@ -170,6 +170,59 @@ def report(grid_name: GridName, results: Results = HERE, drafter: Added = None) 
             f"[yellow]incomplete[/]: {missing} of {len(wanted.cells())} cells are not done, and not in the tables"
         )
     show.print(f"results: {escape(str(store.root))}\nreport:  {escape(str(path))}", soft_wrap=True)
+
+
+@app.command("new-drafter")
+def new_drafter(file: Annotated[Path, typer.Argument(metavar="FILE", help="Such as my_drafter.py.")]) -> None:
+    """Write a small drafter of your own to begin with."""
+    with _starting():
+        import drafters
+
+    drafters.new(file)
+    show.print(
+        f"wrote {escape(str(file))}; next: spotbench check-drafter {escape(str(file))}:MyDrafter", soft_wrap=True
+    )
+
+
+@app.command("check-drafter")
+def check_drafter(
+    name: Annotated[str, typer.Argument(metavar="NAME|FILE:CLASS", help="A drafter, or a class in a file of yours.")],
+) -> None:
+    """Whether a drafter keeps the rules, what it costs and where it stands; in a minute, on a tiny target."""
+    with _starting():
+        import drafters
+        from suite import check_drafter as checks
+
+        known = drafters.known(name)
+    steps = len(checks.SETTINGS) * len(checks.ROWS)
+    found = list(
+        track(checks.check(known), "checking", steps, console=aside, disable=not aside.is_terminal, transient=True)
+    )
+    faults = [fault for one in found for fault in one.faults]
+    checked = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    for check, what in checks.CHECKS.items():
+        wrong = sum(fault.check == check for fault in faults)
+        passed = "[green]ok[/]" if len(found) == steps else f"not in {steps - len(found)} of {steps} settings"
+        checked.add_row(check, f"[red]{wrong} faults[/]" if wrong else passed, what)
+    columns = dict.fromkeys([*checks.BESIDE, known])
+    standing = _table("passes per prompt", "rows", *map(escape, columns))
+    for one in found:
+        passes = (f"{one.passes[column]:.1f}" if column in one.passes else "-" for column in columns)
+        standing.add_row(f"T = {one.temperature:g}, {one.rule}", str(one.rows), *passes)
+    show.print(checked, "", standing, "")
+    if spent := checks.cost(found):
+        show.print(
+            f"drafting: {spent.mean_ms:.2f} ms a pass, at worst {spent.worst_ms:.2f} ms, "
+            f"{spent.share:.0%} of the decode time of this tiny target"
+        )
+    for line in checks.fault_lines(found):
+        show.print(f"[red]fault[/] {escape(line)}", soft_wrap=True)
+    show.print(
+        f"{escape(known)} on {checks.TARGET}: {len(found)} of {steps} settings, {checks.PROMPTS} training prompts of "
+        f"{checks.TASK} each, {len(faults)} faults"
+    )
+    if faults:
+        raise typer.Exit(1)
 
 
 @app.command()
