@@ -8,7 +8,8 @@ class MyDrafter(Drafter):
     """The surest position first, then the next one, in one chain of states."""
 
     def propose(self, view: DraftView, rows: int) -> list[State]:
-        state, drafts = view.state, []
+        state = view.state
+        drafts: list[State] = []
         while len(drafts) < rows and len(open_ := masked(state)) > 1:  # a full block has no step left to verify
             # What the last pass (one step old) and the noise of the coming step say, best token first.
             choice = view.choice(committed=len(state) - len(open_))

@@ -23,7 +23,7 @@ from suite.targets.base import Target
 from suite.trace import Header, PromptTrace
 from tasks.harness import Request, Task
 
-TARGET, TASK, PROMPTS = "tiny-sdar-b16", "tiny-gsm", 3
+TARGET, TASK, PROMPTS = "tiny-sdar-b16", "tiny-ifeval", 3
 SETTINGS = list(product((0.0, 1.0), ("exact", "threshold(0.9)")))
 ROWS = (2, 5, 17)
 BESIDE = ("none", "chain", "best-first")
