@@ -140,16 +140,14 @@ def _read(name: str) -> str:
     except (OSError, ValueError) as error:
         raise UserError(f"drafter {name}: no file {path} that can be read ({first_line(error)})") from error
     digest = hashlib.sha256(source).hexdigest()[:8]
-    known_as = f"{cls}@{digest}"
-    if known_as not in _FILES:
-        module = _module(path, source, digest)
-        found = getattr(module, cls, None)
-        if found is None:
-            here = [name for name, value in vars(module).items() if _defines(module, value)]
-            raise UserError(f"{path}: no class {cls!r}; its drafters: {', '.join(here) or 'none'}")
-        if fault := _unfit(found):
-            raise UserError(f"{path}: {cls} {fault}")
-        _FILES[known_as] = _Loaded(f"{path.resolve()}:{cls}", found)
+    module = _module(path, source, digest)
+    found = getattr(module, cls, None)
+    if found is None:
+        here = [name for name, value in vars(module).items() if _defines(module, value)]
+        raise UserError(f"{path}: no class {cls!r}; its drafters: {', '.join(here) or 'none'}")
+    if fault := _unfit(found):
+        raise UserError(f"{path}: {cls} {fault}")
+    _FILES[known_as := f"{cls}@{digest}"] = _Loaded(f"{path.resolve()}:{cls}", found)
     return known_as
 
 

@@ -20,6 +20,7 @@ from suite.errors import UserError
 from tests.suite.tiny_grid import grid_text, spotbench, store_of
 
 GOOD = """
+import drafters
 from drafters import Drafter
 class Mine(Drafter):
     "Proposes nothing."
@@ -192,7 +193,7 @@ def test_a_file_that_is_changed_while_a_process_runs_stays_what_it_was_there(tmp
         ("raise ValueError('a\\nb [/c]')", ["cannot be loaded", "ValueError: a"]),
         ("import sys; sys.exit()", ["cannot be loaded", "SystemExit"]),
         (
-            GOOD.replace("class", "from drafters import register\n@register\nclass").replace("    def", "    name = 'chain'\n    def"),
+            GOOD.replace("nothing.\"", "nothing.\"\n    name = 'chain'") + "drafters.register(Mine)",
             ["drafter 'chain' already", "no register"],
         ),
     ],

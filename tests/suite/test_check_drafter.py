@@ -24,17 +24,44 @@ class Mine(Drafter):
 """
 
 FAULTY = {
-    "random without a seed": ("return [self.one(view, random.choice(masked(view.state)))]", "deterministic: asked twice"),
-    "changes its view": ("out = [self.one(view, masked(view.state)[0])]; view.choice(view.committed).tokens[masked(view.state)[0]][0] = 3; return out", "deterministic: asked twice"),
-    "counts prompts": ("return [self.one(view, masked(view.state)[getattr(self, 'prompts', 0) % 2])]\n    def start(self, future): self.prompts = getattr(self, 'prompts', 0) + 1", "deterministic: a fresh drafter"),
-    "only the second one drafts": ("return [self.one(view, i) for i in masked(view.state)[:rows]] if self.number == 2 else []\n    made = 0\n    def __init__(self): Mine.made += 1; self.number = Mine.made", "replayable: prompt 0 takes"),
+    "random without a seed": (
+        "return [self.one(view, random.choice(masked(view.state)))]",
+        "deterministic: asked twice about one view, drafter Mine@{} proposes two things",
+    ),
+    "changes its view": (
+        """first = masked(view.state)[0]
+        drafts = [self.one(view, first)]
+        view.choice(view.committed).tokens[first][0] = 3
+        return drafts""",
+        "deterministic: asked twice",
+    ),
+    "counts prompts": (
+        """return [self.one(view, masked(view.state)[self.prompts % 2])]
+    prompts = 0
+    def start(self, future):
+        self.prompts += 1""",
+        "deterministic: a fresh drafter Mine@{} proposes other things than one that has seen other prompts",
+    ),
+    "only the second one drafts": (
+        """return [self.one(view, i) for i in masked(view.state)[:rows]] if self.number == 2 else []
+    made = 0
+    def __init__(self):
+        Mine.made += 1
+        self.number = Mine.made""",
+        "replayable: prompt 0 takes",
+    ),
     "too many": ("return [view.state] * (rows + 1)", "legal: drafter Mine@{} proposed 5 states where 4 were allowed"),
     "rewrites": ("return [(-1,) * len(view.state)]", "legal: drafter Mine@{} proposed a mask at position"),
-    "raises": ("raise ZeroDivisionError('at last')", "legal: drafter Mine@{} raised ZeroDivisionError in propose: at last"),
-    "cannot be made": ("return []\n    def __init__(self): raise RuntimeError('no weights')", "legal: drafter Mine@{} raised RuntimeError when it was made: no weights"),
+    "raises": ("1 / 0", "legal: drafter Mine@{} raised ZeroDivisionError in propose: division by zero"),
+    "cannot be made": (
+        """return []
+    def __init__(self):
+        raise RuntimeError("no weights")""",
+        "legal: drafter Mine@{} raised RuntimeError when it was made: no weights",
+    ),
     "hangs": ("while True: pass", "legal: drafter Mine@{} was not done with propose after 1 s"),
-}  # fmt: skip
-"""The body of propose, and what is said about it."""
+}
+"""The body of propose and what follows it, and what is said about it."""
 
 
 @pytest.fixture
