@@ -1,7 +1,8 @@
 """Drafters: guesses of the states a target reaches next."""
 
 from drafters import best_first, bounds, chain
-from drafters.base import Choice, Drafter, DraftError, DraftView, about, make, names, register
+from drafters.base import Choice, Drafter, DraftError, DraftView, register
+from drafters.registry import about, file_of, known, make, names, new, plugins
 
 __all__ = [
     "Choice",
@@ -12,7 +13,11 @@ __all__ = [
     "best_first",
     "bounds",
     "chain",
+    "file_of",
+    "known",
     "make",
     "names",
+    "new",
+    "plugins",
     "register",
 ]

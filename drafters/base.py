@@ -114,7 +114,8 @@ def spread(log_probs: Tensor, token_ids: Tensor, state: State, block: int, polic
 class Drafter(ABC):
     """Guesses states that the target will reach; a wrong guess costs a row, never an output."""
 
-    name: str
+    name: str = ""
+    """What its results go by; of a drafter in a file or another package, `drafters.make` sets it."""
     needs_future: bool = False
     """Whether `start` wants the baseline's own states: for bounds and test doubles only."""
     nested: bool = False
@@ -139,19 +140,32 @@ class DraftError(Exception):
 
 
 def checked(drafter: Drafter, drafts: list[State], rows: int, view: DraftView, vocab_size: int) -> list[State]:
-    """`drafts`, or DraftError. States that contradict the block or each other are legal, only wasted."""
+    """`drafts`, or DraftError. States that are finished, repeated or contradict each other are legal, only wasted."""
+    if not isinstance(drafts, list):
+        raise DraftError(f"drafter {drafter.name} proposed {_brief(drafts)}; propose returns a list of states")
     if len(drafts) > rows:
         raise DraftError(f"drafter {drafter.name} proposed {len(drafts)} states where {rows} were allowed")
     for state in drafts:
-        if not isinstance(state, tuple) or not all(isinstance(token, int) for token in state):
-            raise DraftError(f"drafter {drafter.name} proposed {state!r:.80}; a state is a tuple of ints")
+        if not isinstance(state, tuple) or not all(type(token) is int for token in state):
+            raise DraftError(f"drafter {drafter.name} proposed {_brief(state)}; a state is a tuple of ints")
         if len(state) != len(view.state):
             raise DraftError(
                 f"drafter {drafter.name} proposed a state of length {len(state)}; a block has {len(view.state)}"
             )
-        if not all(token == MASK or 0 <= token < vocab_size for token in state):
-            raise DraftError(f"drafter {drafter.name} proposed a token outside the vocabulary of {vocab_size}")
+        for position, (old, new) in enumerate(zip(view.state, state, strict=True)):
+            if new != MASK and not 0 <= new < vocab_size:
+                raise DraftError(f"drafter {drafter.name} proposed token {new}, outside the vocabulary of {vocab_size}")
+            if old not in (MASK, new):
+                what = "a mask" if new == MASK else f"token {new}"
+                raise DraftError(
+                    f"drafter {drafter.name} proposed {what} at position {position}, where {old} is committed"
+                )
     return drafts
+
+
+def _brief(value: object) -> str:
+    """In one short line."""
+    return f"{' '.join(repr(value).split()):.80}"
 
 
 _REGISTRY: dict[str, Callable[[], Drafter]] = {}
@@ -159,25 +173,13 @@ D = TypeVar("D", bound=Drafter)
 
 
 def register(cls: type[D], **variants: dict[str, object]) -> type[D]:
-    """Make a drafter known under its `name`; each variant is a keyword set known under `name-variant`."""
+    """Make a shipped drafter known under its `name`; each variant is a keyword set known under `name-variant`.
+
+    Raises UserError when the name is taken.
+    """
+    if cls.name in _REGISTRY:
+        raise UserError(f"there is a drafter {cls.name!r} already; one in a file of yours needs no register")
     _REGISTRY[cls.name] = cls
     for variant, options in variants.items():
         _REGISTRY[f"{cls.name}-{variant}"] = partial(cls, **options)
     return cls
-
-
-def names() -> list[str]:
-    return list(_REGISTRY)
-
-
-def about(name: str) -> str:
-    """The first sentence of a drafter's docstring."""
-    doc = (type(make(name)).__doc__ or "").split("\n\n")[0]
-    return " ".join(doc.split())
-
-
-def make(name: str) -> Drafter:
-    """A fresh drafter. Raises UserError naming the valid ones."""
-    if name not in _REGISTRY:
-        raise UserError(f"unknown drafter {name!r}; known: {', '.join(names())}")
-    return _REGISTRY[name]()

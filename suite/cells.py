@@ -60,12 +60,14 @@ class Cell:
 class Bundle:
     """What one process runs: the baseline and every drafter and budget on the same target, task, T, rule and seed.
 
-    `source`: where the target's checkpoint is, if the grid says so.
+    `source`: where the target's checkpoint is, if the grid says so. `files`: the `file.py:Class` of each drafter that
+    is one, by the name in its cells; those know its content, and no path.
     """
 
     baseline: Cell
     cells: tuple[Cell, ...]
     source: str = ""
+    files: tuple[tuple[str, str], ...] = ()
 
     @property
     def id(self) -> str:

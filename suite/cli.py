@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn, track
 from rich.table import Table
 
 from suite.errors import UserError
@@ -37,6 +37,10 @@ Traces = Annotated[
     Path, typer.Option("--traces", envvar="SPOTBENCH_TRACES", help="Folder for traces.", file_okay=False)
 ]
 Replayed = Annotated[bool, typer.Option("--replayed", help="Of the replayed cells of the grid.")]
+Added = Annotated[
+    list[str] | None,
+    typer.Option("--drafter", metavar="NAME|FILE:CLASS", help="A drafter besides the grid's own; may be repeated."),
+]
 HERE, RECORDED = Path("results"), Path("traces")
 
 
@@ -73,14 +77,16 @@ def list_(
             for entry in entries:
                 table.add_row(*map(escape, entry))
             show.print(f"[bold]{name}[/]", table, "")
+            for fault in drafters.plugins().broken.values() if name == "drafters" else ():
+                show.print(f"[red]fault[/] {escape(fault)}\n", soft_wrap=True)
             if name == "targets":
                 show.print("* like the paper's six; which six it took is not known to us\n")
 
 
 @app.command()
-def plan(grid_name: GridName, results: Results = HERE) -> None:
+def plan(grid_name: GridName, results: Results = HERE, drafter: Added = None) -> None:
     """Count what a grid holds and what is missing; run nothing."""
-    wanted, store = _open(grid_name, results)
+    wanted, store = _open(grid_name, results, drafter)
     table = _table("bundle", "methods", "prompts", "decodes", "done")
     for bundle in wanted.bundles():
         prompts = bundle.baseline.prompts
@@ -97,9 +103,9 @@ def plan(grid_name: GridName, results: Results = HERE) -> None:
 
 
 @app.command()
-def run(grid_name: GridName, results: Results = HERE) -> None:
+def run(grid_name: GridName, results: Results = HERE, drafter: Added = None) -> None:
     """Run what is missing of a grid on this machine, then report. Interrupt it at will; run it again to go on."""
-    wanted, store = _open(grid_name, results)
+    wanted, store = _open(grid_name, results, drafter)
     todo = [bundle for bundle in wanted.bundles() if not all(store.done(cell) for cell in bundle.cells)]
     if todo:
         with _starting():
@@ -111,7 +117,7 @@ def run(grid_name: GridName, results: Results = HERE) -> None:
                 runner.run_bundle(bundle, store, wanted.allow_code_execution, begin(n))
     else:
         show.print(f"{wanted.name}: all {len(wanted.cells())} cells are done, nothing to run")
-    report(grid_name, results)
+    report(grid_name, results, drafter)
     _fail_on(store, wanted.cells())
 
 
@@ -141,9 +147,9 @@ def record(
 
 
 @app.command("replay")
-def replay_(grid_name: GridName, results: Results = HERE, traces: Traces = RECORDED) -> None:
+def replay_(grid_name: GridName, results: Results = HERE, traces: Traces = RECORDED, drafter: Added = None) -> None:
     """Run a grid's drafters on recorded traces, without the target; record what is missing of these first."""
-    wanted, store = _open(grid_name, results, replayed=True)
+    wanted, store = _open(grid_name, results, drafter, replayed=True)
     todo = [bundle for bundle in wanted.bundles() if not all(store.done(cell) for cell in bundle.cells)]
     if todo:
         with _starting():
@@ -151,7 +157,7 @@ def replay_(grid_name: GridName, results: Results = HERE, traces: Traces = RECOR
         with _telling(wanted.name, len(todo)) as begin:
             for n, bundle in enumerate(todo):
                 replay.replay_bundle(bundle, store, traces, wanted.allow_code_execution, begin(n))
-    report(grid_name, results, replayed=True)
+    report(grid_name, results, drafter, replayed=True)
     _fail_on(store, wanted.cells())
 
 
@@ -187,9 +193,9 @@ def train(
 
 
 @app.command()
-def status(grid_name: GridName, results: Results = HERE, replayed: Replayed = False) -> None:
+def status(grid_name: GridName, results: Results = HERE, drafter: Added = None, replayed: Replayed = False) -> None:
     """How far a grid is. begun: prompts that an unfinished bundle already has."""
-    wanted, store = _open(grid_name, results, replayed)
+    wanted, store = _open(grid_name, results, drafter, replayed)
     table = _table("bundle", "cells", "done", "failed", "missing", "begun")
     for bundle in wanted.bundles():
         done = [cell for cell in bundle.cells if store.done(cell)]
@@ -207,11 +213,11 @@ def status(grid_name: GridName, results: Results = HERE, replayed: Replayed = Fa
 
 
 @app.command()
-def check(grid_name: GridName, results: Results = HERE, replayed: Replayed = False) -> None:
+def check(grid_name: GridName, results: Results = HERE, drafter: Added = None, replayed: Replayed = False) -> None:
     """Fail on cells that are lossy, incomplete, damaged or degenerate."""
     from suite.check import check as find
 
-    wanted, store = _open(grid_name, results, replayed)
+    wanted, store = _open(grid_name, results, drafter, replayed)
     faults = find(store, wanted.cells())
     for fault in faults:
         show.print(f"[red]{fault.kind}[/] {fault.cell.id}: {escape(fault.detail)}", soft_wrap=True)
@@ -221,12 +227,12 @@ def check(grid_name: GridName, results: Results = HERE, replayed: Replayed = Fal
 
 
 @app.command()
-def report(grid_name: GridName, results: Results = HERE, replayed: Replayed = False) -> None:
+def report(grid_name: GridName, results: Results = HERE, drafter: Added = None, replayed: Replayed = False) -> None:
     """Tables of what is done, here and as Markdown and CSV beside the results."""
     from reports import report as reports
     from reports import tables
 
-    wanted, store = _open(grid_name, results, replayed)
+    wanted, store = _open(grid_name, results, drafter, replayed)
     path, made = reports.write(wanted.name, wanted.about, store, wanted.cells())
     for part in made:
         show.print(tables.terminal(part.setting.title, part.columns, part.lines, show.width), "")
@@ -237,6 +243,59 @@ def report(grid_name: GridName, results: Results = HERE, replayed: Replayed = Fa
             f"[yellow]incomplete[/]: {missing} of {len(wanted.cells())} cells are not done, and not in the tables"
         )
     show.print(f"results: {escape(str(store.root))}\nreport:  {escape(str(path))}", soft_wrap=True)
+
+
+@app.command("new-drafter")
+def new_drafter(file: Annotated[Path, typer.Argument(metavar="FILE", help="Such as my_drafter.py.")]) -> None:
+    """Write a small drafter of your own to begin with."""
+    with _starting():
+        import drafters
+
+    drafters.new(file)
+    show.print(
+        f"wrote {escape(str(file))}; next: spotbench check-drafter {escape(str(file))}:MyDrafter", soft_wrap=True
+    )
+
+
+@app.command("check-drafter")
+def check_drafter(
+    name: Annotated[str, typer.Argument(metavar="NAME|FILE:CLASS", help="A drafter, or a class in a file of yours.")],
+) -> None:
+    """Whether a drafter keeps the rules, what it costs and where it stands; in a minute, on a tiny target."""
+    with _starting():
+        import drafters
+        from suite import check_drafter as checks
+
+        known = drafters.known(name)
+    steps = len(checks.SETTINGS) * len(checks.ROWS)
+    found = list(
+        track(checks.check(known), "checking", steps, console=aside, disable=not aside.is_terminal, transient=True)
+    )
+    faults = [fault for one in found for fault in one.faults]
+    checked = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    for check, what in checks.CHECKS.items():
+        wrong = sum(fault.check == check for fault in faults)
+        passed = "[green]ok[/]" if len(found) == steps else f"not in {steps - len(found)} of {steps} settings"
+        checked.add_row(check, f"[red]{wrong} faults[/]" if wrong else passed, what)
+    columns = dict.fromkeys([*checks.BESIDE, known])
+    standing = _table("passes per prompt", "rows", *map(escape, columns))
+    for one in found:
+        passes = (f"{one.passes[column]:.1f}" if column in one.passes else "-" for column in columns)
+        standing.add_row(f"T = {one.temperature:g}, {one.rule}", str(one.rows), *passes)
+    show.print(checked, "", standing, "")
+    if spent := checks.cost(found):
+        show.print(
+            f"drafting: {spent.mean_ms:.2f} ms a pass, at worst {spent.worst_ms:.2f} ms, "
+            f"{spent.share:.0%} of the decode time of this tiny target"
+        )
+    for line in checks.fault_lines(found):
+        show.print(f"[red]fault[/] {escape(line)}", soft_wrap=True)
+    show.print(
+        f"{escape(known)} on {checks.TARGET}: {len(found)} of {steps} settings, {checks.PROMPTS} training prompts of "
+        f"{checks.TASK} each, {len(faults)} faults"
+    )
+    if faults:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -264,12 +323,12 @@ def _fail_on(store: "Store", cells: "list[Cell]") -> None:
         raise typer.Exit(1)
 
 
-def _open(grid_name: str, results: Path, replayed: bool = False) -> "tuple[Grid, Store]":
+def _open(grid_name: str, results: Path, added: list[str] | None, replayed: bool = False) -> "tuple[Grid, Store]":
     with _starting():
         from suite import grid, machine
         from suite.store import Store
 
-        wanted = grid.read(grid_name)
+        wanted = grid.read(grid_name, added or ())
         if replayed:
             wanted = wanted.model_copy(update={"device": "replay"})
         return wanted, Store(results / machine.name() / wanted.name)

@@ -1,12 +1,12 @@
 """Grids: what is to be measured, read from a TOML file and checked."""
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 import drafters
 import tasks.harness
@@ -23,6 +23,7 @@ Name = Annotated[str, Field(min_length=1)]
 class Grid(BaseModel):
     """A grid file. Axes are lists; every combination of them is a cell.
 
+    `drafters`: names, or `file.py:Class`, which becomes the name that its results go by.
     `sources`: folders of targets' checkpoints, by name; a name the catalogue lacks is recognised by its config.json.
     `contexts` are for full-attention targets; the others have one. `dtype`: float32 on the CPU, bfloat16 elsewhere.
     `device = "replay"`: from traces, without the target.
@@ -50,14 +51,18 @@ class Grid(BaseModel):
     device: Literal["cpu", "cuda", "auto", "replay"] = "cpu"
     allow_code_execution: bool = False
 
-    @field_validator("tasks", "drafters")
+    @field_validator("tasks")
     @classmethod
-    def _known(cls, value: list[str], info: ValidationInfo) -> list[str]:
-        known = {"tasks": tasks.harness.names(), "drafters": drafters.names()}
+    def _tasks(cls, value: list[str]) -> list[str]:
         for name in value:
-            if name not in known[str(info.field_name)]:
-                raise UserError(f"unknown name {name!r}; known: {', '.join(known[str(info.field_name)])}")
+            if name not in tasks.harness.names():
+                raise UserError(f"unknown name {name!r}; known: {', '.join(tasks.harness.names())}")
         return value
+
+    @field_validator("drafters")
+    @classmethod
+    def _drafters(cls, value: list[str]) -> list[str]:
+        return [drafters.known(name) for name in value]
 
     @field_validator("rules")
     @classmethod
@@ -97,6 +102,7 @@ class Grid(BaseModel):
         methods = dict.fromkeys(
             [("none", 1), *product([name for name in self.drafters if name != "none"], [r for r in self.rows if r > 1])]
         )
+        files = tuple((name, file) for name in dict.fromkeys(self.drafters) if (file := drafters.file_of(name)))
         settings = [
             (target, context if context in family.contexts else family.contexts[0])
             for target, family in ((target, self._spec(target).family) for target in self.targets)
@@ -126,7 +132,7 @@ class Grid(BaseModel):
                 )
                 for drafter, rows in methods
             )
-            yield Bundle(cells[0], cells, self.sources.get(target, ""))
+            yield Bundle(cells[0], cells, self.sources.get(target, ""), files)
 
     def _spec(self, target: str) -> TargetSpec:
         return catalog.spec(target, self.sources.get(target, ""))
@@ -137,11 +143,17 @@ def shipped() -> dict[str, Path]:
     return {path.stem: path for path in sorted(SHIPPED.glob("*.toml"))}
 
 
-def read(name_or_path: str) -> Grid:
-    """A shipped grid by name, or a grid file. Raises UserError naming the file, the key and the mend."""
+def read(name_or_path: str, more: Sequence[str] = ()) -> Grid:
+    """A shipped grid by name, or a grid file; `more`: drafters besides its own.
+
+    Raises UserError naming the file, the key and the mend.
+    """
     path = shipped().get(name_or_path) or Path(name_or_path)
+    added = [drafters.known(name) for name in more]
     try:
-        return Grid.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        read = Grid.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        values = read.model_dump(exclude_unset=True)
+        return Grid.model_validate(values | {"drafters": [*read.drafters, *added]}) if added else read
     except OSError as error:
         raise UserError(
             f"no grid {name_or_path!r} ({error.strerror}); shipped: {', '.join(shipped())}; or the path of a TOML file"

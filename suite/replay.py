@@ -4,7 +4,7 @@ Replayed cells have `device = "replay"`. Passes, rows and accepted depths are th
 is the drafter's own only. A trace that is missing is recorded first, where the target's weights are here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -61,8 +61,8 @@ def replay_bundle(bundle: Bundle, store: Store, root: Path, allow_code_execution
     for n, (name, cells) in enumerate(groups.items()):
         progress(f"{task.name} T={bundle.baseline.temperature:g} {name}", n, len(groups))
         try:
-            samples = _samples(cells, prompts, found)
-        except Exception as error:  # noqa: BLE001 - whatever a drafter does, the others go on
+            samples = _samples(cells, dict(bundle.files), prompts, found)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a drafter does, the others go on
             for cell in cells:
                 fail(store, cell, error)
             complete = False
@@ -105,9 +105,11 @@ class _Remembering(Drafter):
         return self._known[at][:rows]
 
 
-def _samples(cells: Sequence[Cell], prompts: Sequence[PromptTrace], found: Trace) -> dict[Cell, list[Sample]]:
+def _samples(
+    cells: Sequence[Cell], files: Mapping[str, str], prompts: Sequence[PromptTrace], found: Trace
+) -> dict[Cell, list[Sample]]:
     """Of one drafter at several budgets. Where it is asked once for all, its time is that of the largest."""
-    drafter = drafters.make(cells[0].drafter)
+    drafter = drafters.make(cells[0].drafter, files.get(cells[0].drafter, ""))
     drafter.attach(cells[0].target, found.header.policy)
     descending = sorted(cells, key=lambda cell: -cell.rows)
     once = _Remembering(drafter, descending[0].rows - 1) if drafter.nested else None

@@ -58,13 +58,13 @@ def run_bundle(bundle: Bundle, store: Store, allow_code_execution: bool, progres
     visited = [visit for visit in store.visits(bundle) if visit.weights == session.weights]
     have = {(visit.doc_id, cell) for visit in visited for cell in visit.samples}
     process = uuid.uuid4().hex
-    methods = []
+    methods, files = [], dict(bundle.files)
     for cell in missing:
         try:
-            drafter = drafters.make(cell.drafter)
+            drafter = drafters.make(cell.drafter, files.get(cell.drafter, ""))
             drafter.attach(cell.target, session.policy)
             methods.append(Method(cell, drafter))
-        except Exception as error:  # noqa: BLE001 - as below
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - as below
             fail(store, cell, error)
     warm = False
     for n, request in enumerate(requests):
@@ -116,7 +116,7 @@ def session_of(bundle: Bundle, allow_code_execution: bool) -> "Session":
     return Session(bundle, target, task, requests)
 
 
-def fail(store: Store, cell: Cell, error: Exception) -> None:
+def fail(store: Store, cell: Cell, error: BaseException) -> None:
     store.fail(cell, error, "".join(traceback.format_exception(error)))
 
 

@@ -24,7 +24,8 @@ from torch import Tensor
 
 import drafters
 import tasks.harness
-from drafters.base import Drafter, DraftView, checked, spread, top_tokens
+from drafters.base import Drafter, DraftView, spread, top_tokens
+from drafters.guard import begin, proposals
 from suite.cells import Cell
 from suite.decoding.decode import Decoded, Pass, decode
 from suite.decoding.noise import request_seed
@@ -299,9 +300,12 @@ def record_one(header: Header, target: Target, request: Request) -> PromptTrace:
 
 
 def replay(one: PromptTrace, header: Header, drafter: Drafter, rows: int) -> list[Pass]:
-    """The verify passes that a live decode with this drafter has. Their times are the drafter's own; the rest is 0."""
+    """The verify passes that a live decode with this drafter has. Their times are the drafter's own; the rest is 0.
+
+    Raises DraftError as `decode` does.
+    """
     policy, passes, clock = header.policy, [], Clock(lambda: None)
-    drafter.start(one.visits if drafter.needs_future else ())
+    begin(drafter, one.visits)
     for steps in one.blocks:
         at, stale = 0, None
         while at < len(steps):
@@ -310,7 +314,7 @@ def replay(one: PromptTrace, header: Header, drafter: Drafter, rows: int) -> lis
             clock.lap()
             if stale is not None and rows > 1 and state.count(MASK) > 1:
                 view = stale.view(state, policy, one.seed)
-                drafts = checked(drafter, drafter.propose(view, rows - 1), rows - 1, view, header.vocab_size)
+                drafts = proposals(drafter, view, rows - 1, header.vocab_size)
             where = {state, *drafts}
             draft_s = clock.lap()
             depth = -1

@@ -12,7 +12,8 @@ from typing import Literal
 
 from torch import Tensor
 
-from drafters.base import Drafter, checked, stale_view
+from drafters.base import Drafter, stale_view
+from drafters.guard import begin, proposals
 from suite.decoding.policy import Policy, Prediction, predict, step
 from suite.decoding.state import MASK, Row, State, Visit, until_end
 from suite.measure.clock import Clock
@@ -79,11 +80,11 @@ def decode(
         future: the baseline's visits, for drafters that need them.
         watch: sees every step; leave it out where time is measured.
 
-    Raises DraftError when the drafter breaks its interface.
+    Raises DraftError when the drafter breaks its interface, raises, or takes too long.
     """
     size, done = policy.block_size, Decoded()
     clock = Clock(target.synchronize)
-    drafter.start(future if drafter.needs_future else ())
+    begin(drafter, future)
     origin, first = target.spec.origin(len(prompt)), target.spec.first_block(len(prompt))
     whole = origin + first * size
     context = target.prefill(prompt[:whole], -(-(len(prompt) - whole + policy.max_new_tokens) // size))
@@ -106,7 +107,7 @@ def decode(
             drafts: list[State] = []
             if stale is not None and rows > 1 and state.count(MASK) > 1:
                 view = stale_view(stale, state, block, policy, seed)
-                drafts = checked(drafter, drafter.propose(view, rows - 1), rows - 1, view, target.spec.vocab_size)
+                drafts = proposals(drafter, view, rows - 1, target.spec.vocab_size)
             where = {s: n for n, s in enumerate(dict.fromkeys([state, *drafts]))}
             draft_s = clock.lap()
             logits = target.evaluate(context, [Row(finished, s) for s in where])

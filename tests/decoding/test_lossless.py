@@ -60,7 +60,7 @@ def test_every_drafter_gives_the_baselines_tokens_in_no_more_passes(
 
 
 class Nonsense(Drafter):
-    """Proposes what a hypothesis strategy draws: duplicates, contradictions, states nobody reaches."""
+    """Proposes what a hypothesis strategy draws: duplicates, finished states, states nobody reaches."""
 
     name = "nonsense"
 
@@ -68,7 +68,8 @@ class Nonsense(Drafter):
         self.draw = draw
 
     def propose(self, view: DraftView, rows: int) -> list[State]:
-        return self.draw()[:rows]
+        drawn = [zip(view.state, state, strict=True) for state in self.draw()[:rows]]
+        return [tuple(new if old == MASK else old for old, new in pairs) for pairs in drawn]
 
 
 states = st.lists(st.integers(MASK, VOCABULARY - 1), min_size=SIZE, max_size=SIZE).map(tuple)
