@@ -16,7 +16,8 @@ from suite import machine, records
 from suite.cells import Bundle, Cell
 from suite.decoding.decode import Decoded, decode
 from suite.decoding.noise import request_seed
-from suite.decoding.policy import Policy, parse_rule
+from suite.decoding.policy import Policy
+from suite.decoding.rules import parse_rule
 from suite.errors import UserError
 from suite.measure import degenerate
 from suite.measure.lossless import diverge

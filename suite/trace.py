@@ -27,7 +27,8 @@ from drafters.base import Drafter, DraftView, checked, spread, top_tokens
 from suite.cells import Cell
 from suite.decoding.decode import Decoded, Pass, decode
 from suite.decoding.noise import request_seed
-from suite.decoding.policy import Policy, Prediction, parse_rule, score
+from suite.decoding.policy import Policy, Prediction, score
+from suite.decoding.rules import parse_rule
 from suite.decoding.state import MASK, State, Visit, masked
 from suite.errors import UserError, first_line
 from suite.files import publish, writing

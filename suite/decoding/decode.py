@@ -5,6 +5,7 @@ the walk then commits the target's own steps for as long as it finds the state i
 is emitted never depends on what was drafted.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -95,6 +96,7 @@ def decode(
         given = tuple(prompt[origin + block * size :])
         state: State = given + (MASK,) * (size - len(given))
         stale: Tensor | None = None
+        earlier = deque[Tensor](maxlen=policy.rule.memory)
         if not given and (ahead := target.ahead(context)) is not None:
             prediction = predict(ahead[None], state[:1], policy, seed, block)
             token = step(prediction, state[:1], policy.rule)
@@ -116,7 +118,8 @@ def decode(
             depth = -1
             while MASK in state and state in where:
                 stale = logits[where[state]]
-                prediction = predict(stale, state, policy, seed, block)
+                prediction = predict(stale, state, policy, seed, block, earlier)
+                earlier.append(stale)
                 after = step(prediction, state, policy.rule)
                 if watch:
                     watch(state, prediction, after, stale)

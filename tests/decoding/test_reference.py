@@ -14,7 +14,8 @@ import drafters
 from drafters import Drafter, DraftError, DraftView
 from suite.decoding.decode import Decoded, decode
 from suite.decoding.noise import gumbel, step_key
-from suite.decoding.policy import CommitRule, Exact, Policy, Prediction, Threshold
+from suite.decoding.policy import Policy, Prediction
+from suite.decoding.rules import CommitRule, Exact, Threshold
 from suite.decoding.state import MASK, Row, State, Visit
 from tests.toy import SIZE, VOCABULARY, Context, ToyTarget
 
