@@ -50,8 +50,8 @@ class StrictContext(Context):
 class StrictToy(ToyTarget):
     """A toy that holds the loop to its side of the bargain: which rows come, and that each pass is kept once."""
 
-    def prefill(self, ids: Sequence[int]) -> StrictContext:
-        self.context = StrictContext(super().prefill(ids).ids)
+    def prefill(self, ids: Sequence[int], blocks: int = 0) -> StrictContext:
+        self.context = StrictContext(super().prefill(ids, blocks).ids)
         return self.context
 
     def evaluate(self, context: Context, rows: Sequence[Row]) -> Tensor:
