@@ -281,13 +281,13 @@ def replay(one: PromptTrace, header: Header, drafter: Drafter, rows: int) -> lis
             if stale is not None and rows > 1 and state.count(MASK) > 1:
                 view = stale.view(state, policy, one.seed)
                 drafts = checked(drafter, drafter.propose(view, rows - 1), rows - 1, view, header.vocab_size)
-            where = {state, *drafts}
+            where = dict.fromkeys([state, *drafts])
             draft_s = clock.lap()
             depth = -1
             while at < len(steps) and steps[at].state in where:
                 stale = steps[at]
                 at, depth = at + 1, depth + 1
-            passes.append(Pass(len(where), depth, draft_s, 0.0, 0.0))
+            passes.append(Pass(tuple(where), depth, draft_s, 0.0, 0.0))
     return passes
 
 

@@ -22,13 +22,18 @@ from suite.targets.base import Target
 
 @dataclass(frozen=True)
 class Pass:
-    """One verify pass: rows in it (the current state included), accepted depth, seconds by phase."""
+    """One verify pass: its rows' states (the current one first, then the drafts), accepted depth, seconds by phase."""
 
-    rows: int
+    states: tuple[State, ...]
     depth: int
     draft_s: float
     verify_s: float
     host_s: float
+
+    @property
+    def rows(self) -> int:
+        """The current state included."""
+        return len(self.states)
 
 
 @dataclass
@@ -126,7 +131,7 @@ def decode(
                 state = after
                 done.visits.append((block, state))
                 depth += 1
-            done.passes.append(Pass(len(where), depth, draft_s, verify_s, clock.lap()))
+            done.passes.append(Pass(tuple(where), depth, draft_s, verify_s, clock.lap()))
         answer += state[len(given) :]
         finished = (state,)
         if policy.commit == "separate":
