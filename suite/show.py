@@ -22,8 +22,10 @@ from suite.targets.base import Target
 
 Kind = Literal["own", "accepted", "rejected", "open", "earlier"]
 STYLES: dict[Kind, str] = {"own": "bold", "accepted": "green", "rejected": "red", "open": "dim", "earlier": ""}
-LONGEST = 10
-"""Characters of a token that are shown."""
+LONGEST = 6
+"""Columns of a token that are shown."""
+GAP = 1
+"""Columns between two positions; one more sets the labels apart."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Block:
-    """A block's passes, the state they began from (the prompt's tail may fill some of it), and what it became."""
+    """A block's passes, the state it was given in (the prompt's tail may fill some of it), and what it became."""
 
     index: int
     given: State
@@ -98,9 +100,9 @@ def legend() -> list[Text]:
     told: list[tuple[Kind, str, str]] = [
         ("own", "[tok]", "committed by the target's own step, the last one of each pass"),
         ("accepted", "+tok", "drafted, accepted and committed: steps that needed no pass of their own"),
-        ("rejected", "~tok", "drafted, rejected (of several rejected paths the first one)"),
+        ("rejected", "~tok", "drafted, rejected (one path of them; rows counts them all)"),
         ("open", ".", "still masked"),
-        ("earlier", "", "(blank) committed in an earlier pass, or given by the prompt"),
+        ("earlier", "", "(blank) committed earlier"),
     ]
     return [Text(f"  {mark:6}", STYLES[kind]).append(f" {meaning}", "default not bold") for kind, mark, meaning in told]
 
@@ -110,39 +112,44 @@ def blocks(done: Decoded) -> list[Block]:
     visits = deque(done.visits)
     found: dict[int, Block] = {}
     for number, one in enumerate(done.passes, 1):
+        begun = one.states[0]
         block, after = visits.popleft()
-        if after == one.states[0]:  # its first token was decided ahead of its first pass
+        if after == begun:  # its first token was decided ahead of its first pass
+            begun = (MASK,) * len(begun)
             block, after = visits.popleft()
         path = [after, *(visits.popleft()[1] for _ in range(one.depth))]
-        before = found.get(block, Block(block, one.states[0], [], ()))
+        before = found.get(block, Block(block, begun, [], ()))
         line = Line(number, one.rows, one.depth, tuple(_marks(one, path)))
         found[block] = Block(block, before.given, [*before.lines, line], path[-1])
     return list(found.values())
 
 
 def grid(block: Block, spell: Callable[[int], str], width: int) -> Iterator[Text]:
-    """A row for each pass, a column for each position; in several bands where they do not fit side by side."""
-    given = len(block.given) - block.given.count(MASK)
-    filled = f", {given} of them given" if given else ""
+    """A row for each pass, a column for each position; in several bands where they do not fit side by side.
+
+    The positions that the prompt's tail fills are left out.
+    """
+    shown = [i for i, token in enumerate(block.given) if token == MASK]
     count = len(block.lines)
-    title = f"block {block.index}: {len(block.state)} positions{filled}, {count} pass{'es' if count > 1 else ''}"
+    title = Text(f"block {block.index}: {count} pass{'es' if count > 1 else ''}", "bold")
+    yield title.append(f", the prompt fills it up to position {shown[0] - 1}" if shown[0] else "", "default not bold")
     drafted = any(line.rows > 1 for line in block.lines)
-    labels = ["pass rows acc", *(f"{line.number:>4} {line.rows:>4} {line.depth:>3}" for line in block.lines), "block"]
-    labels = [f"{label if drafted else label[:5]:13}"[: 13 if drafted else 5] for label in labels]
+    head, *labels = ["pass", *(f"{line.number:>4}" for line in block.lines)]
+    if drafted:
+        head += " rows accepted"
+        labels = [f"{label} {line.rows:>4} {line.depth:>8}" for label, line in zip(labels, block.lines, strict=True)]
     cells = [[_written(mark, spell) for mark in line.marks] for line in block.lines]
     final = [_short(spell(token)) for token in block.state]
-    column = 2 + max(cell_len(text) for texts in [final, *cells] for text in texts)
-    bands = math.ceil(len(block.state) / max(1, (width - len(labels[0])) // column))
-    size = math.ceil(len(block.state) / bands)
-    yield Text(title, "bold")
-    for start in range(0, len(block.state), size):
-        band = range(start, min(start + size, len(block.state)))
-        if start:
+    column = max(cell_len(texts[i]) for texts in [final, *cells] for i in shown)
+    bands = math.ceil(len(shown) / max(1, (width - len(head) - GAP) // (column + GAP)))
+    size = math.ceil(len(shown) / bands)
+    for band in (shown[start : start + size] for start in range(0, len(shown), size)):
+        if band[0] > shown[0]:
             yield Text()
-        yield _row(labels[0], [(str(i), "dim") for i in band], column, "dim")
-        for label, line, texts in zip(labels[1:], block.lines, cells, strict=False):
+        yield _row(head, [(str(i), "dim") for i in band], column, "dim")
+        for label, line, texts in zip(labels, block.lines, cells, strict=True):
             yield _row(label, [(texts[i], STYLES[line.marks[i].kind]) for i in band], column)
-        yield _row(labels[-1], [(final[i], "dim") for i in band], column, "dim")
+        yield _row("text".ljust(len(head)), [(final[i], "dim") for i in band], column, "dim")
 
 
 def spelled(target: Target, token: int) -> str:
@@ -157,7 +164,7 @@ def _marks(one: Pass, path: Sequence[State]) -> Iterator[Mark]:
     """Args: `path`: the states that the pass reached, the last one by the target's own step."""
     begun, after = one.states[0], path[-1]
     accepted = path[-2] if len(path) > 1 else begun
-    rejected = _rejected(one.states[1:], path)
+    rejected = _rejected(one.states[1:], after)
     for i, token in enumerate(begun):
         if token != MASK:
             yield Mark("earlier")
@@ -171,12 +178,14 @@ def _marks(one: Pass, path: Sequence[State]) -> Iterator[Mark]:
             yield Mark("open")
 
 
-def _rejected(drafts: Sequence[State], path: Sequence[State]) -> State | None:
-    """The first draft that was not reached, as far as later ones go on from it."""
+def _rejected(drafts: Sequence[State], after: State) -> State | None:
+    """The first draft that fills a position which the pass left open, as far as later drafts go on from it."""
     last: State | None = None
     for state in drafts:
-        extends = last is None or all(old in (MASK, new) for old, new in zip(last, state, strict=True))
-        if state not in path and extends:
+        if last is None:
+            if any(old == MASK != new for old, new in zip(after, state, strict=True)):
+                last = state
+        elif all(old in (MASK, new) for old, new in zip(last, state, strict=True)):
             last = state
     return last
 
@@ -187,9 +196,9 @@ def _written(mark: Mark, spell: Callable[[int], str]) -> str:
 
 
 def _row(label: str, cells: Sequence[tuple[str, str]], column: int, style: str = "") -> Text:
-    row = Text(label, style)
+    row = Text(label + " " * GAP, style)
     for text, its_style in cells:
-        row.append("  " + set_cell_size(text, column - 2), its_style or "default")
+        row.append(" " * GAP).append(set_cell_size(text, column), its_style)
     row.rstrip()
     return row
 
