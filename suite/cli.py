@@ -299,6 +299,26 @@ def check_drafter(
 
 
 @app.command()
+def trace(
+    cell: Annotated[str, typer.Argument(metavar="CELL", help="The id of a finished cell, or how it alone begins.")],
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="The number of one of its prompts.")],
+    grid_name: Annotated[str, typer.Option("--grid", help="Only in this grid's results; also where targets lie.")] = "",
+    results: Results = HERE,
+) -> None:
+    """Decode one prompt of a finished cell once more and show it pass by pass."""
+    with _starting():
+        from suite import grid
+        from suite import show as steps
+
+        wanted = grid.read(grid_name) if grid_name else None
+        place, found = steps.find(results, cell, wanted.name if wanted else "*")
+        source = wanted.sources.get(found.target, "") if wanted else ""
+        lines = list(steps.trace(place, found, source, prompt, show.width))
+    for line in lines:
+        show.print(line)
+
+
+@app.command()
 def doctor() -> None:
     """What this machine can run, and why not."""
     with _starting():

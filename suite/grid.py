@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 import drafters
 import tasks.harness
 from suite.cells import Bundle, Cell
-from suite.decoding.policy import Commit, ContextPolicy, parse_rule
+from suite.decoding.policy import Commit, ContextPolicy
+from suite.decoding.rules import parse_rule
 from suite.errors import UserError
 from suite.targets import catalog, load
 from suite.targets.base import TargetSpec
@@ -83,6 +84,12 @@ class Grid(BaseModel):
                     raise UserError(f"contexts: {context!r} is a context of none of the grid's targets; leave it out")
         if max(self.rows) == 1 and set(self.drafters) != {"none"}:
             raise UserError("rows: [1] leaves no row for a draft; give 2 or more")
+        undraftable = [text for text in self.rules if not parse_rule(text).draftable]
+        if undraftable and set(self.drafters) != {"none"}:
+            raise UserError(
+                f"rules: {', '.join(undraftable)}: decoded without drafts only; give such rules a grid of their own, "
+                'with drafters = ["none"]'
+            )
         code = [name for name in self.tasks if tasks.harness.executes_code(name)]
         if code and not self.allow_code_execution:
             raise UserError(

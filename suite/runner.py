@@ -16,7 +16,8 @@ from suite import machine, records
 from suite.cells import Bundle, Cell
 from suite.decoding.decode import Decoded, decode
 from suite.decoding.noise import request_seed
-from suite.decoding.policy import Policy, parse_rule
+from suite.decoding.policy import Policy
+from suite.decoding.rules import parse_rule
 from suite.errors import UserError
 from suite.measure import degenerate
 from suite.measure.lossless import diverge
@@ -97,15 +98,12 @@ def run_bundle(bundle: Bundle, store: Store, allow_code_execution: bool, progres
     return complete
 
 
-def session_of(bundle: Bundle, allow_code_execution: bool) -> "Session":
-    """The bundle's target, task and prompts. Raises UserError when this machine or the task cannot give them."""
-    cell = bundle.baseline
+def prepare(cell: Cell, source: str) -> tuple[Target, Task, list[Request]]:
+    """A cell's target, task and prompts. Raises UserError when this machine or the task cannot give them."""
     task = tasks.harness.load(cell.task)
-    if task.executes_code and not allow_code_execution:
-        raise UserError(f"task {task.name} runs model-written code: set allow_code_execution = true in the grid file")
     if cell.device != "cpu" and not torch.cuda.is_available():
         raise UserError('device: this machine has no GPU that torch can use; set device = "cpu" in the grid file')
-    spec = catalog.spec(cell.target, bundle.source)
+    spec = catalog.spec(cell.target, source)
     target = load.load(spec, cell.device, cell.dtype, cell.layout, cell.context)
     requests = task.requests(target.chat, cell.prompts or None)
     if len(requests) < cell.prompts:
@@ -113,7 +111,29 @@ def session_of(bundle: Bundle, allow_code_execution: bool) -> "Session":
             f"task {task.name} has {len(requests)} prompts, fewer than the grid's {cell.prompts}; "
             "set prompts = 0 for all of them"
         )
-    return Session(bundle, target, task, requests)
+    return target, task, requests
+
+
+def reference_policy(cell: Cell, target: Target, task: Task) -> Policy:
+    """All that decides the tokens of a cell besides target, prompt and seed; the same for every method of a bundle."""
+    return Policy(
+        block_size=target.spec.block_size,
+        max_new_tokens=task.max_new_tokens,
+        rule=parse_rule(cell.rule),
+        temperature=cell.temperature,
+        top_k=cell.top_k,
+        top_p=cell.top_p,
+        confidence=target.spec.family.confidence,
+        commit=cell.commit,
+    )
+
+
+def session_of(bundle: Bundle, allow_code_execution: bool) -> "Session":
+    """Raises UserError when the bundle cannot run."""
+    task = bundle.baseline.task
+    if tasks.harness.executes_code(task) and not allow_code_execution:
+        raise UserError(f"task {task} runs model-written code: set allow_code_execution = true in the grid file")
+    return Session(bundle, *prepare(bundle.baseline, bundle.source))
 
 
 def fail(store: Store, cell: Cell, error: BaseException) -> None:
@@ -128,16 +148,7 @@ class Session:
         self.bundle, self.target, self.task, self.requests = bundle, target, task, requests
         self.baseline = Method(cell, drafters.make(cell.drafter))
         self.weights = checkpoint.weights_hash(target.spec)
-        self.policy = Policy(
-            block_size=target.spec.block_size,
-            max_new_tokens=task.max_new_tokens,
-            rule=parse_rule(cell.rule),
-            temperature=cell.temperature,
-            top_k=cell.top_k,
-            top_p=cell.top_p,
-            confidence=target.spec.family.confidence,
-            commit=cell.commit,
-        )
+        self.policy = reference_policy(cell, target, task)
 
     def warm_up(self, methods: Sequence[Method]) -> None:
         """Every method once on a short canvas, so that no first call of a shape is timed."""

@@ -51,6 +51,14 @@ class Store:
     def done(self, cell: Cell) -> bool:
         return (self.root / cell.id / "result.json").exists()
 
+    def finished(self) -> list[str]:
+        """The ids of the cells that are DONE, whatever plan they are of."""
+        return sorted(path.parent.name for path in self.root.glob("*/result.json"))
+
+    def cell(self, cell_id: str) -> Cell:
+        """What an id stands for. Raises UserError when its manifest is damaged or missing."""
+        return _load(self.root / cell_id / "manifest.json", lambda values: Cell.from_json(values["cell"]))
+
     def failed(self, cell: Cell) -> list[Failure]:
         """Its failed attempts, oldest first."""
         folder = self.root / cell.id / "failures"
@@ -130,6 +138,11 @@ class Store:
     def _partial(self, bundle: Bundle) -> Path:
         # The code's hash keeps a cell from mixing what two versions of the code measured.
         return self.root / "partial" / f"{bundle.id}.{code_hash()}"
+
+
+def stores(results: Path, grid: str = "*") -> list[Store]:
+    """The results of every machine's grids of this name; `*`: of all grids."""
+    return [Store(folder) for folder in sorted(results.glob(f"*/{grid}")) if folder.is_dir()]
 
 
 def _foreign(path: Path, manifest: Manifest) -> bool:

@@ -29,7 +29,8 @@ from drafters.guard import begin, proposals
 from suite.cells import Cell
 from suite.decoding.decode import Decoded, Pass, decode
 from suite.decoding.noise import request_seed
-from suite.decoding.policy import Policy, Prediction, parse_rule, score
+from suite.decoding.policy import Policy, Prediction, score
+from suite.decoding.rules import parse_rule
 from suite.decoding.state import MASK, State, Visit, masked
 from suite.errors import UserError, first_line
 from suite.files import publish, writing
@@ -315,13 +316,13 @@ def replay(one: PromptTrace, header: Header, drafter: Drafter, rows: int) -> lis
             if stale is not None and rows > 1 and state.count(MASK) > 1:
                 view = stale.view(state, policy, one.seed)
                 drafts = proposals(drafter, view, rows - 1, header.vocab_size)
-            where = {state, *drafts}
+            where = dict.fromkeys([state, *drafts])
             draft_s = clock.lap()
             depth = -1
             while at < len(steps) and steps[at].state in where:
                 stale = steps[at]
                 at, depth = at + 1, depth + 1
-            passes.append(Pass(len(where), depth, draft_s, 0.0, 0.0))
+            passes.append(Pass(tuple(where), depth, draft_s, 0.0, 0.0))
     return passes
 
 

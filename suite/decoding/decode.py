@@ -5,6 +5,7 @@ the walk then commits the target's own steps for as long as it finds the state i
 is emitted never depends on what was drafted.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -22,13 +23,18 @@ from suite.targets.base import Target
 
 @dataclass(frozen=True)
 class Pass:
-    """One verify pass: rows in it (the current state included), accepted depth, seconds by phase."""
+    """One verify pass: its rows' states (the current one first, then the drafts), accepted depth, seconds by phase."""
 
-    rows: int
+    states: tuple[State, ...]
     depth: int
     draft_s: float
     verify_s: float
     host_s: float
+
+    @property
+    def rows(self) -> int:
+        """The current state included."""
+        return len(self.states)
 
 
 @dataclass
@@ -96,6 +102,7 @@ def decode(
         given = tuple(prompt[origin + block * size :])
         state: State = given + (MASK,) * (size - len(given))
         stale: Tensor | None = None
+        earlier = deque[Tensor](maxlen=policy.rule.memory)
         if not given and (ahead := target.ahead(context)) is not None:
             prediction = predict(ahead[None], state[:1], policy, seed, block)
             token = step(prediction, state[:1], policy.rule)
@@ -117,14 +124,15 @@ def decode(
             depth = -1
             while MASK in state and state in where:
                 stale = logits[where[state]]
-                prediction = predict(stale, state, policy, seed, block)
+                prediction = predict(stale, state, policy, seed, block, earlier)
+                earlier.append(stale)
                 after = step(prediction, state, policy.rule)
                 if watch:
                     watch(state, prediction, after, stale)
                 state = after
                 done.visits.append((block, state))
                 depth += 1
-            done.passes.append(Pass(len(where), depth, draft_s, verify_s, clock.lap()))
+            done.passes.append(Pass(tuple(where), depth, draft_s, verify_s, clock.lap()))
         answer += state[len(given) :]
         finished = (state,)
         if policy.commit == "separate":

@@ -4,16 +4,16 @@ A `Policy` names everything that decides the emitted tokens besides the target.
 """
 
 import math
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from decimal import Decimal
-from typing import Literal, Protocol
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from suite.decoding.noise import gumbel, step_key
+from suite.decoding.rules import CommitRule, Exact
 from suite.decoding.state import State, fill, masked
 from suite.errors import UserError
 
@@ -28,72 +28,13 @@ ContextPolicy = Literal["cached", "whole", "frozen", "prefix"]
 everything as its first pass left it, or what precedes it so."""
 
 
-class CommitRule(Protocol):
-    """Which of the masked positions commit, given their confidences (same order; at least one)."""
-
-    def choose(self, confidences: Sequence[float]) -> list[int]:
-        """Indices into `confidences`, ascending, never empty."""
-        ...
-
-    def gap(self, confidences: Sequence[float], chosen: Sequence[int]) -> float:
-        """How far some confidence would have to move for `chosen` to be chosen; 0 for the choice and its ties."""
-        ...
-
-
-@dataclass(frozen=True)
-class Exact:
-    """The most confident position, the lower one on a tie."""
-
-    def choose(self, confidences: Sequence[float]) -> list[int]:
-        return [max(range(len(confidences)), key=lambda n: (confidences[n], -n))]
-
-    def gap(self, confidences: Sequence[float], chosen: Sequence[int]) -> float:
-        return max(confidences) - confidences[chosen[0]] if len(chosen) == 1 else math.inf
-
-    def __str__(self) -> str:
-        return "exact"
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """Every position whose confidence exceeds tau; the exact choice if there is none."""
-
-    tau: float
-
-    def __post_init__(self) -> None:
-        if not 0 < self.tau < 1:
-            raise UserError(f"threshold({self.tau}): tau must lie strictly between 0 and 1")
-
-    def choose(self, confidences: Sequence[float]) -> list[int]:
-        return [n for n, c in enumerate(confidences) if c > self.tau] or Exact().choose(confidences)
-
-    def gap(self, confidences: Sequence[float], chosen: Sequence[int]) -> float:
-        above = [c - self.tau for n, c in enumerate(confidences) if n not in chosen]
-        below = [self.tau - confidences[n] for n in chosen]
-        as_set = max(0.0, *above, *below) if chosen else math.inf
-        as_fallback = max(Exact().gap(confidences, chosen), max(confidences) - self.tau)
-        return min(as_set, as_fallback)
-
-    def __str__(self) -> str:
-        return f"threshold({Decimal(repr(self.tau)):f})"  # reads back as the same number
-
-
-def parse_rule(text: str) -> CommitRule:
-    """`exact` or `threshold(tau)`. Raises UserError."""
-    if text == "exact":
-        return Exact()
-    if match := re.fullmatch(r"threshold\((\d*\.?\d+)\)", text):
-        return Threshold(float(match[1]))
-    raise UserError(f"unknown commit rule {text!r}; write 'exact' or 'threshold(0.9)'")
-
-
 @dataclass(frozen=True)
 class Policy:
     """The reference policy that "lossless" refers to. Every method commits finished blocks alike."""
 
     block_size: int
     max_new_tokens: int
-    rule: CommitRule = Exact()
+    rule: CommitRule = field(default_factory=Exact)
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
@@ -109,11 +50,17 @@ class Policy:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the target says at the masked positions of one state, in their order."""
+    """What the target says at the masked positions of one state, in their order.
+
+    Only for a rule that asks for them, of the tempered, unfiltered distributions, in nats: `entropies`; `drifts`, the
+    largest KL divergence of one pass from the pass before it over the rule's memory, infinite while that is not full.
+    """
 
     positions: list[int]
     tokens: list[int]
     confidences: list[float]
+    entropies: Sequence[float] = ()
+    drifts: Sequence[float] = ()
 
 
 def log_probs(logits: Tensor, temperature: float) -> Tensor:
@@ -126,19 +73,20 @@ class Scored:
     """The target's view of the masked positions of a state, `[n, V]` each.
 
     A token is drawn by taking the argmax of `scores` (log-probabilities, with filters and noise at T > 0: the law
-    of filter, then multinomial); its confidence is its entry in `confidences`.
+    of filter, then multinomial); its confidence is its entry in `confidences`. `log_probs`: tempered.
     """
 
     positions: list[int]
     scores: Tensor
     confidences: Tensor
+    log_probs: Tensor
 
 
 def score(logits: Tensor, state: State, policy: Policy, seed: int, block: int) -> Scored:
     """Args: `logits` `[B, V]`; excluded tokens hold -inf."""
     positions = masked(state)
     logits = logits[positions]
-    scores = logp = log_probs(logits, policy.temperature)
+    scores = logp = tempered = log_probs(logits, policy.temperature)
     if policy.temperature > 0:
         key = step_key(seed, block, len(state) - len(positions))
         where = torch.tensor(positions, device=logits.device)[:, None]
@@ -146,23 +94,39 @@ def score(logits: Tensor, state: State, policy: Policy, seed: int, block: int) -
         scores = filtered(logp, policy).double() + gumbel(key, where, tokens)
     if policy.confidence == "untempered":
         logp = log_probs(logits, 0.0)
-    return Scored(positions, scores, logp.exp())
+    return Scored(positions, scores, logp.exp(), tempered)
 
 
-def predict(logits: Tensor, state: State, policy: Policy, seed: int, block: int) -> Prediction:
-    """Token and confidence at every masked position of `state`.
+def predict(
+    logits: Tensor, state: State, policy: Policy, seed: int, block: int, earlier: Sequence[Tensor] = ()
+) -> Prediction:
+    """Token and confidence at every masked position of `state`, and what else the rule asks for.
+
+    Args:
+        earlier: logits `[B, V]` of the block's passes before this one, oldest first, as far as the rule remembers.
 
     Raises FloatingPointError on logits that are not numbers.
     """
     scored = score(logits, state, policy, seed, block)
     best = first_argmax(scored.scores)
     confidence = scored.confidences.gather(-1, best[:, None])[:, 0]
-    return Prediction(scored.positions, best.tolist(), confidence.tolist())
+    return Prediction(
+        scored.positions,
+        best.tolist(),
+        confidence.tolist(),
+        entropies(scored.log_probs).tolist() if policy.rule.needs_entropies else (),
+        _drifts(scored, policy, earlier) if policy.rule.memory else (),
+    )
+
+
+def chosen(prediction: Prediction, rule: CommitRule) -> list[int]:
+    """Which of the prediction's positions the rule commits, as indices into them."""
+    return rule.choose(prediction.confidences, prediction.entropies, prediction.drifts)
 
 
 def step(prediction: Prediction, state: State, rule: CommitRule) -> State:
     """The next state."""
-    picked = rule.choose(prediction.confidences)
+    picked = chosen(prediction, rule)
     return fill(state, [prediction.positions[n] for n in picked], [prediction.tokens[n] for n in picked])
 
 
@@ -193,3 +157,24 @@ def first_argmax(scores: Tensor) -> Tensor:
     if bool((index == width).any()):
         raise FloatingPointError("the target's logits are not numbers (NaN)")
     return index
+
+
+def entropies(logp: Tensor) -> Tensor:
+    """Of each row of log-probabilities `[n, V]`, in nats."""
+    entropy: Tensor = torch.special.entr(logp.exp()).sum(-1)
+    return entropy
+
+
+def divergences(logp: Tensor, other: Tensor) -> Tensor:
+    """KL(p || q) of each row of log-probabilities `[n, V]`, in nats; both exclude the same tokens."""
+    p = logp.exp()
+    return (p * (logp - other)).masked_fill(p == 0, 0.0).sum(-1)
+
+
+def _drifts(scored: Scored, policy: Policy, earlier: Sequence[Tensor]) -> list[float]:
+    if len(earlier) < policy.rule.memory:
+        return [math.inf] * len(scored.positions)
+    laws = [*(log_probs(logits[scored.positions], policy.temperature) for logits in earlier), scored.log_probs]
+    steps = [divergences(now, before) for before, now in pairwise(laws[-policy.rule.memory - 1 :])]
+    drifts: list[float] = torch.stack(steps).amax(0).tolist()
+    return drifts

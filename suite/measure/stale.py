@@ -1,10 +1,11 @@
 """What the pass before already knew of each step: claim C1's tokens, claim C7's choice of positions."""
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from suite.decoding.policy import Policy, Prediction, predict
+from suite.decoding.policy import Policy, Prediction, chosen, predict
 from suite.decoding.state import State
 from suite.records import Stale
 
@@ -20,22 +21,29 @@ class StaleWatch:
     seed: int
     first_block: int
     counts: Stale = field(default_factory=Stale)
-    _logits: Tensor | None = field(default=None, repr=False)
+    _seen: deque[Tensor] = field(init=False, repr=False)
     _block: int = field(default=0, repr=False)
+
+    def __post_init__(self) -> None:
+        self._seen = deque(maxlen=1 + self.policy.rule.memory)
 
     def __call__(self, state: State, prediction: Prediction, after: State, logits: Tensor) -> None:
         if len(state) < self.policy.block_size:  # decided ahead of the block's first pass
             return
-        if self._logits is not None:
-            guess = predict(self._logits, state, self.policy, self.seed, self.first_block + self._block)
+        if self._seen:
+            *earlier, stale = self._seen
+            guess = predict(stale, state, self.policy, self.seed, self.first_block + self._block, earlier)
             committed = [n for n, i in enumerate(prediction.positions) if after[i] != state[i]]
             right = sum(guess.tokens[n] == prediction.tokens[n] for n in committed)
             self.counts = Stale(
                 steps=self.counts.steps + 1,
                 commits=self.counts.commits + len(committed),
                 tokens=self.counts.tokens + right,
-                choices=self.counts.choices + (self.policy.rule.choose(guess.confidences) == committed),
+                choices=self.counts.choices + (chosen(guess, self.policy.rule) == committed),
             )
         complete = len(prediction.positions) == len([i for i in prediction.positions if after[i] != state[i]])
         self._block += complete
-        self._logits = None if complete else logits.clone()
+        if complete:
+            self._seen.clear()
+        else:
+            self._seen.append(logits.clone())

@@ -11,7 +11,8 @@ import drafters
 from drafters import Drafter, DraftError, DraftView
 from drafters.base import stale_view
 from suite.decoding.decode import Decoded, decode
-from suite.decoding.policy import CommitRule, Exact, Policy, Prediction, Threshold, predict, step
+from suite.decoding.policy import Policy, Prediction, predict, step
+from suite.decoding.rules import CommitRule, Exact, Threshold
 from suite.decoding.state import MASK, Row, State, fill, masked
 from tests.toy import SIZE, VOCABULARY, ToyTarget
 

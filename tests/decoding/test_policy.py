@@ -7,7 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.decoding.policy import Exact, Policy, Threshold, filtered, first_argmax, parse_rule, predict, step
+from suite.decoding.policy import Policy, filtered, first_argmax, predict, step
+from suite.decoding.rules import Exact, Threshold, parse_rule
 from suite.decoding.state import MASK, until_end
 from suite.errors import UserError
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 import drafters
 from drafters.base import DraftView, stale_view
-from suite.decoding.policy import Policy, Threshold, predict
+from suite.decoding.policy import Policy, predict
+from suite.decoding.rules import Threshold
 from suite.decoding.state import MASK, State
 from suite.errors import UserError
 

@@ -8,7 +8,8 @@ import torch
 import drafters
 from drafters import DraftError, DraftView
 from drafters.base import Drafter, checked, stale_view
-from suite.decoding.policy import Policy, Threshold
+from suite.decoding.policy import Policy
+from suite.decoding.rules import Threshold
 from suite.decoding.state import MASK, State, Visit
 
 SIZE = 3

@@ -9,7 +9,8 @@ import torch
 import drafters
 from suite.decoding.decode import decode
 from suite.decoding.noise import gumbel, step_key
-from suite.decoding.policy import Exact, Policy, Threshold, predict
+from suite.decoding.policy import Policy, predict
+from suite.decoding.rules import Exact, Threshold
 from suite.decoding.state import MASK, State, Visit, fill, masked
 from suite.measure.lossless import TOLERANCE, diverge
 from suite.records import Divergence

@@ -23,6 +23,11 @@ WRONG: dict[str, tuple[dict[str, str | None], list[str]]] = {
     "tau of 1": ({"rules": '["threshold(1)"]'}, ["rules", "between 0 and 1"]),
     "tau of 0": ({"rules": '["threshold(0.0)"]'}, ["rules", "between 0 and 1"]),
     "tau that rounds to 1": ({"rules": '["threshold(0.99999999999999999999)"]'}, ["rules", "tau"]),
+    "a draft under a rule that takes none": (
+        {"rules": '["exact", "eb(0.1)", "klass(0.9, 0.01)"]'},
+        ["rules", "eb(0.1), klass(0.9,0.01)", 'drafters = ["none"]'],
+    ),
+    "no positions to commit": ({"rules": '["fixed(0)"]'}, ["rules", "1 or more"]),
     "no rows": ({"rows": "[0]"}, ["rows.0", "greater than or equal to 1", "0"]),
     "rows that leave no draft": ({"rows": "[1]"}, ["rows", "2 or more"]),
     "a negative temperature": ({"temperatures": "[-0.5]"}, ["temperatures.0", "greater than or equal to 0", "-0.5"]),
@@ -122,6 +127,14 @@ def test_the_baseline_is_there_whether_or_not_it_is_named(write_grid: Callable[.
 
 def test_a_grid_of_the_baseline_alone_needs_no_room_for_drafts(write_grid: Callable[..., Path]) -> None:
     assert [cell.drafter for cell in grid.read(str(write_grid(drafters='["none"]', rows="[1]"))).cells()] == ["none"]
+
+
+def test_every_rule_can_be_decoded_plainly(write_grid: Callable[..., Path]) -> None:
+    rules = ["exact", "threshold(0.85)", "fixed(2)", "eb(0.1)", "klass(0.9, 0.01)"]
+    made = grid.read(str(write_grid(rules=str(rules).replace("'", '"'), drafters='["none"]', rows="[1]")))
+    assert [cell.rule for cell in made.cells()] == [*rules[:-1], "klass(0.9,0.01)"]
+    drafted = grid.read(str(write_grid(rules='["fixed(2)"]')))
+    assert {cell.drafter for cell in drafted.cells()} == {"none", "chain", "oracle"}
 
 
 def test_every_shipped_grid_can_be_read() -> None:

@@ -17,7 +17,8 @@ from transformers import PreTrainedModel
 
 import drafters
 from suite.decoding.decode import decode
-from suite.decoding.policy import ContextPolicy, Policy, parse_rule
+from suite.decoding.policy import ContextPolicy, Policy
+from suite.decoding.rules import parse_rule
 from suite.decoding.state import MASK, Row, State
 from suite.targets import catalog, load
 from suite.targets.base import Family, Target

@@ -15,7 +15,8 @@ from safetensors.torch import load_file
 
 import drafters
 from suite.decoding.decode import decode
-from suite.decoding.policy import ContextPolicy, Policy, parse_rule
+from suite.decoding.policy import ContextPolicy, Policy
+from suite.decoding.rules import parse_rule
 from suite.decoding.state import MASK, Row
 from suite.targets import catalog, load
 from suite.targets.base import Target

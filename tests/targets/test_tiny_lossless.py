@@ -11,7 +11,8 @@ import pytest
 import drafters
 import tasks
 from suite.decoding.decode import Decoded, decode
-from suite.decoding.policy import Policy, parse_rule
+from suite.decoding.policy import Policy
+from suite.decoding.rules import parse_rule
 from suite.measure.lossless import diverge
 from suite.targets import catalog, load
 from suite.targets.base import Target

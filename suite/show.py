@@ -1,0 +1,223 @@
+"""`spotbench trace`: one decode, pass by pass, as a grid of block positions."""
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+import drafters
+from suite import runner, store
+from suite.cells import Cell
+from suite.decoding.decode import Decoded, Pass, decode
+from suite.decoding.noise import request_seed
+from suite.decoding.state import MASK, State
+from suite.errors import UserError
+from suite.store import Store
+from suite.targets.base import Target
+
+Kind = Literal["own", "accepted", "rejected", "open", "earlier"]
+STYLES: dict[Kind, str] = {"own": "bold", "accepted": "green", "rejected": "red", "open": "dim", "earlier": ""}
+LONGEST = 6
+"""Columns of a token that are shown."""
+GAP = 1
+"""Columns between two positions; one more sets the labels apart."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What one pass meant for one position. `token`: committed or drafted there, MASK where neither."""
+
+    kind: Kind
+    token: int = MASK
+
+
+@dataclass(frozen=True)
+class Line:
+    """One verify pass: its number in the decode, rows, accepted depth, and a mark for each position of the block."""
+
+    number: int
+    rows: int
+    depth: int
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block's passes, the state it was given in (the prompt's tail may fill some of it), and what it became."""
+
+    index: int
+    given: State
+    lines: list[Line]
+    state: State
+
+
+def find(results: Path, cell: str, grid: str = "*") -> tuple[Store, Cell]:
+    """The finished cell of this id, or of an id that begins so and no other does. Raises UserError."""
+    places = {name: one for one in store.stores(results, grid) for name in one.finished()}
+    begun = [cell] if cell in places else sorted(name for name in places if name.startswith(cell))
+    if not begun:
+        there = f"there are {_some(sorted(places))}" if places else "there is none"
+        raise UserError(f"no finished cell {cell!r} under {results}; {there}")
+    if len(begun) > 1:
+        raise UserError(f"{cell!r} begins {len(begun)} cells: {_some(begun)}; write more of it")
+    return places[begun[0]], places[begun[0]].cell(begun[0])
+
+
+def trace(place: Store, cell: Cell, source: str, prompt: str, width: int) -> Iterator[Text]:
+    """The lines, `width` wide, that show how a finished cell decodes one of its prompts, decoded once more.
+
+    `source`: where the target's checkpoint is, if the grid says so. Raises UserError when the cell has no such prompt.
+    """
+    samples = {str(sample.doc_id): sample for sample in place.read(cell).samples}
+    if prompt not in samples:
+        raise UserError(f"{cell.id} has no prompt {prompt!r}; it has {_some(list(samples))}")
+    target, task, requests = runner.prepare(cell, source)
+    request = next(request for request in requests if str(request.doc_id) == prompt)
+    policy = runner.reference_policy(cell, target, task)
+    ids, seed = target.encode(request.prompt), request_seed(cell.seed, request.prompt)
+    drafter = drafters.make(cell.drafter)
+    drafter.attach(cell.target, policy)
+    future = decode(target, ids, policy, drafters.make("none"), seed=seed).visits if drafter.needs_future else ()
+    done = decode(target, ids, policy, drafter, cell.rows, seed, future)
+    same = list(done.tokens) == samples[prompt].tokens
+    yield Text(f"{cell.id}, prompt {prompt}", "bold")
+    yield Text(_plain(target.decode(done.tokens)))
+    yield Text(_counts(done))
+    yield Text("the answer is the stored one" if same else "this is NOT the stored answer", "" if same else "red")
+    yield from legend()
+    for block in blocks(done):
+        yield Text()
+        yield from grid(block, lambda token: spelled(target, token), width)
+
+
+def legend() -> list[Text]:
+    """What the marks mean."""
+    told: list[tuple[Kind, str, str]] = [
+        ("own", "[tok]", "committed by the target's own step, the last one of each pass"),
+        ("accepted", "+tok", "drafted, accepted and committed: steps that needed no pass of their own"),
+        ("rejected", "~tok", "drafted, rejected (one path of them; rows counts them all)"),
+        ("open", ".", "still masked"),
+        ("earlier", "", "(blank) committed earlier"),
+    ]
+    return [Text(f"  {mark:6}", STYLES[kind]).append(f" {meaning}", "default not bold") for kind, mark, meaning in told]
+
+
+def blocks(done: Decoded) -> list[Block]:
+    """A decode, block by block."""
+    visits = deque(done.visits)
+    found: dict[int, Block] = {}
+    for number, one in enumerate(done.passes, 1):
+        begun = one.states[0]
+        block, after = visits.popleft()
+        if after == begun:  # its first token was decided ahead of its first pass
+            begun = (MASK,) * len(begun)
+            block, after = visits.popleft()
+        path = [after, *(visits.popleft()[1] for _ in range(one.depth))]
+        before = found.get(block, Block(block, begun, [], ()))
+        line = Line(number, one.rows, one.depth, tuple(_marks(one, path)))
+        found[block] = Block(block, before.given, [*before.lines, line], path[-1])
+    return list(found.values())
+
+
+def grid(block: Block, spell: Callable[[int], str], width: int) -> Iterator[Text]:
+    """A row for each pass, a column for each position; in several bands where they do not fit side by side.
+
+    The positions that the prompt's tail fills are left out.
+    """
+    shown = [i for i, token in enumerate(block.given) if token == MASK]
+    count = len(block.lines)
+    title = Text(f"block {block.index}: {count} pass{'es' if count > 1 else ''}", "bold")
+    yield title.append(f", the prompt fills it up to position {shown[0] - 1}" if shown[0] else "", "default not bold")
+    drafted = any(line.rows > 1 for line in block.lines)
+    head, *labels = ["pass", *(f"{line.number:>4}" for line in block.lines)]
+    if drafted:
+        head += " rows accepted"
+        labels = [f"{label} {line.rows:>4} {line.depth:>8}" for label, line in zip(labels, block.lines, strict=True)]
+    cells = [[_written(mark, spell) for mark in line.marks] for line in block.lines]
+    final = [_short(spell(token)) for token in block.state]
+    column = max(cell_len(texts[i]) for texts in [final, *cells] for i in shown)
+    bands = math.ceil(len(shown) / max(1, (width - len(head) - GAP) // (column + GAP)))
+    size = math.ceil(len(shown) / bands)
+    for band in (shown[start : start + size] for start in range(0, len(shown), size)):
+        if band[0] > shown[0]:
+            yield Text()
+        yield _row(head, [(str(i), "dim") for i in band], column, "dim")
+        for label, line, texts in zip(labels, block.lines, cells, strict=True):
+            yield _row(label, [(texts[i], STYLES[line.marks[i].kind]) for i in band], column)
+        yield _row("text".ljust(len(head)), [(final[i], "dim") for i in band], column, "dim")
+
+
+def spelled(target: Target, token: int) -> str:
+    """A token as text: the ends of answers by name, other special ones by number, spaces in front left out."""
+    text = target.decode([token])
+    if token in target.spec.stop_ids:
+        return "<end>"
+    return _plain(text.strip(" ") or text.replace(" ", "␣")) or f"<{token}>"
+
+
+def _marks(one: Pass, path: Sequence[State]) -> Iterator[Mark]:
+    """Args: `path`: the states that the pass reached, the last one by the target's own step."""
+    begun, after = one.states[0], path[-1]
+    accepted = path[-2] if len(path) > 1 else begun
+    rejected = _rejected(one.states[1:], after)
+    for i, token in enumerate(begun):
+        if token != MASK:
+            yield Mark("earlier")
+        elif accepted[i] != MASK:
+            yield Mark("accepted", accepted[i])
+        elif after[i] != MASK:
+            yield Mark("own", after[i])
+        elif rejected and rejected[i] != MASK:
+            yield Mark("rejected", rejected[i])
+        else:
+            yield Mark("open")
+
+
+def _rejected(drafts: Sequence[State], after: State) -> State | None:
+    """The first draft that fills a position which the pass left open, as far as later drafts go on from it."""
+    last: State | None = None
+    for state in drafts:
+        if last is None:
+            if any(old == MASK != new for old, new in zip(after, state, strict=True)):
+                last = state
+        elif all(old in (MASK, new) for old, new in zip(last, state, strict=True)):
+            last = state
+    return last
+
+
+def _written(mark: Mark, spell: Callable[[int], str]) -> str:
+    text = _short(spell(mark.token)) if mark.token != MASK else ""
+    return {"own": f"[{text}]", "accepted": f"+{text}", "rejected": f"~{text}", "open": ".", "earlier": ""}[mark.kind]
+
+
+def _row(label: str, cells: Sequence[tuple[str, str]], column: int, style: str = "") -> Text:
+    row = Text(label + " " * GAP, style)
+    for text, its_style in cells:
+        row.append(" " * GAP).append(set_cell_size(text, column), its_style)
+    row.rstrip()
+    return row
+
+
+def _short(text: str) -> str:
+    return text if cell_len(text) <= LONGEST else set_cell_size(text, LONGEST - 1) + "…"
+
+
+def _plain(text: str) -> str:
+    """`text` in one line that a terminal shows as it is."""
+    return "".join(c if c.isprintable() else {"\n": "⏎", "\t": "⇥"}.get(c, "�") for c in text)
+
+
+def _counts(done: Decoded) -> str:
+    tokens, passes = len(done.tokens), len(done.passes)
+    beside = {"prefill": done.prefill_passes, "commit": done.commit_passes}
+    others = "".join(f", {count} {name}" for name, count in beside.items() if count)
+    return f"{tokens} tokens, passes: {passes} verify{others}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
