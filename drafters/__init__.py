@@ -1,6 +1,6 @@
 """Drafters: guesses of the states a target reaches next."""
 
-from drafters import best_first, bounds, chain
+from drafters import best_first, bounds, chain, spiffy
 from drafters.base import Choice, Drafter, DraftError, DraftView, about, make, names, register
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "make",
     "names",
     "register",
+    "spiffy",
 ]
