@@ -148,13 +148,18 @@ def find(target: str, policy: Policy) -> Calibration:
 
     Raises UserError when there is none, or the one there is damaged.
     """
-    rule, folders = str(policy.rule), [Path(os.environ.get(FOLDER, "calibrations")), SHIPPED]
+    rule = str(policy.rule)
     for temperature in dict.fromkeys([policy.temperature, 0.0]):
-        for folder in folders:
+        for folder in (home(), SHIPPED):
             if (path := folder / file_name(target, rule, temperature)).exists():
                 return read(path, target, rule, temperature)
     made_by = f"spotbench calibrate --target {target} --rule '{rule}'"
     raise UserError(f"no calibration of {target} for the rule {rule}; {made_by} makes it")
+
+
+def home() -> Path:
+    """The folder of the user's own calibrations."""
+    return Path(os.environ.get(FOLDER) or "calibrations")
 
 
 def file_name(target: str, rule: str, temperature: float) -> str:

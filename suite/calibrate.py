@@ -11,8 +11,8 @@ from suite.decoding.policy import Policy, parse_rule
 from suite.targets import catalog, checkpoint, load
 from suite.trace import Header, PromptTrace
 
-Progress = Callable[[str, int, int], None]
-"""Called with the task, prompts recorded and prompts in all."""
+Begin = Callable[[int], Callable[[str, int, int], None]]
+"""Called with a task's index; what it gives is called with the task's name, prompts recorded and prompts in all."""
 
 
 def train_traces(
@@ -22,7 +22,7 @@ def train_traces(
     task_names: Sequence[str],
     prompts: int,
     root: Path,
-    progress: Progress = lambda *_: None,
+    begin: Begin = lambda _: lambda *_: None,
 ) -> Iterator[tuple[Header, PromptTrace]]:
     """Record what `root` lacks of the first `prompts` train prompts of each task, and read all of it.
 
@@ -31,8 +31,8 @@ def train_traces(
     commit_rule = parse_rule(rule)
     target = load.load(catalog.spec(target_name))
     weights = checkpoint.weights_hash(target.spec)
-    for name in task_names:
-        cell = Cell(target_name, name, temperature, rule, 0, "none", 1, 0, context=target.context_policy)
+    for n, name in enumerate(task_names):
+        cell = Cell(target_name, name, temperature, str(commit_rule), 0, "none", 1, 0, context=target.context_policy)
         task = tasks.harness.load(name)
         policy = Policy(
             block_size=target.spec.block_size,
@@ -44,6 +44,6 @@ def train_traces(
         requests = task.train_requests(target.chat, prompts)
         header = trace.header(cell, target, weights, task, policy, "train")
         made = trace.open_trace(root, cell, "train", header)
-        trace.record(made, target, requests, partial(progress, name))
+        trace.record(made, target, requests, partial(begin(n), name))
         for request in requests:
             yield header, made.read(request.doc_id)
