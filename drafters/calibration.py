@@ -238,9 +238,10 @@ def _formulas(found: Any) -> tuple[Formula, ...]:
     formulas = tuple(tuple(tuple((i, j) for i, j in step) for step in formula) for formula in found)
     known: set[Formula] = {()}
     for formula in formulas:
-        inside = all(0 <= i < POSITION_RANKS and 0 <= j < TOKEN_RANKS for i, j in pairs(formula))
         positions = [i for step in formula for i, _ in step]
-        if formula[:-1] not in known or not inside or not all(formula) or len(set(positions)) < len(positions):
+        whole = all(formula) and len(set(positions)) == len(positions)
+        inside = all(0 <= i < POSITION_RANKS and 0 <= j < TOKEN_RANKS for i, j in pairs(formula))
+        if formula in known or formula[:-1] not in known or not whole or not inside:
             raise ValueError(f"{formula} is no formula, or is out of order")
         known.add(formula)
     return formulas
