@@ -1,6 +1,6 @@
 """Drafters: guesses of the states a target reaches next."""
 
-from drafters import best_first, bounds, chain
+from drafters import best_first, bounds, chain, spiffy
 from drafters.base import Choice, Drafter, DraftError, DraftView, register
 from drafters.registry import about, file_of, known, make, names, new, plugins
 
@@ -20,4 +20,5 @@ __all__ = [
     "new",
     "plugins",
     "register",
+    "spiffy",
 ]

@@ -319,6 +319,32 @@ def trace(
 
 
 @app.command()
+def calibrate(
+    target: Annotated[str, typer.Option(help="The target's name.")],
+    rule: Annotated[str, typer.Option(help="The commit rule: exact, or threshold(0.9).")] = "exact",
+    temperature: Annotated[float, typer.Option(min=0.0)] = 0.0,
+    prompts: Annotated[int, typer.Option(min=1, help="Train prompts of each task.")] = 100,
+    task: Annotated[list[str] | None, typer.Option(help="A task; repeat it for more. [default: all]")] = None,
+    traces: Annotated[Path, typer.Option(help="Folder for traces.", file_okay=False)] = Path("traces"),
+) -> None:
+    """Choose a target's graph for the spiffy drafters, from its own decodes of train prompts.
+
+    It is written to $SPOTBENCH_CALIBRATIONS, else ./calibrations.
+    """
+    with _starting():
+        import tasks.harness
+        from drafters import calibration
+        from suite.calibrate import train_traces
+    names = task or tasks.harness.names()
+    with _telling(target, len(names)) as begin:
+        made = calibration.calibrate(train_traces(target, rule, temperature, names, prompts, traces, begin))
+    path = calibration.write(made, calibration.home())
+    show.print(
+        f"{made.passes} passes of {made.prompts} train prompts\ncalibration: {escape(str(path))}", soft_wrap=True
+    )
+
+
+@app.command()
 def doctor() -> None:
     """What this machine can run, and why not."""
     with _starting():

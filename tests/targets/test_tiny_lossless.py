@@ -64,7 +64,9 @@ def test_drafts_change_the_passes_and_nothing_else(rows: int, temperature: float
     for prompt, plain in zip(prompts(), baselines(chosen), strict=True):
         passes = {}
         for name in drafters.names():
-            done = decode(tiny(), prompt, chosen, drafters.make(name), rows, SEED, future=plain.visits)
+            drafter = drafters.make(name)
+            drafter.attach(SPEC.name, chosen)
+            done = decode(tiny(), prompt, chosen, drafter, rows, SEED, future=plain.visits)
             assert (done.tokens, done.finish, done.visits) == (plain.tokens, plain.finish, plain.visits)
             assert max(p.rows for p in done.passes) <= rows
             passes[name] = len(done.passes)
