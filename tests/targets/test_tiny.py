@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoTokenizer, Qwen3ForCausalLM
+import transformers
+from transformers import AutoTokenizer
 
 import drafters
 import tasks.harness
@@ -17,43 +18,66 @@ from suite.decoding.decode import decode
 from suite.decoding.policy import Policy
 from suite.errors import UserError
 from suite.targets import catalog, load
+from suite.targets.base import TargetSpec
 from suite.targets.tiny import train
 from suite.targets.tiny.card import TASKS
-from suite.targets.tiny.train import RECIPES, Recipe, Training, block_causal_batch
+from suite.targets.tiny.train import RECIPES, Recipe, Training, block_causal_batch, full_batch
 
 SPEC = catalog.spec("tiny-sdar-b16")
 FOLDER = Path(SPEC.source)
+SPECS = [spec for spec in catalog.CATALOG.values() if spec.tiny]
+six = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 
 
-def test_it_is_an_ordinary_small_hugging_face_checkpoint() -> None:
-    assert (FOLDER / "model.safetensors").stat().st_size < 3e6
-    model = Qwen3ForCausalLM.from_pretrained(FOLDER, dtype="auto")
+def test_there_is_one_of_every_form_with_a_recipe_each() -> None:
+    assert [spec.name for spec in SPECS] == list(RECIPES)
+    forms = {(s.family.attention, s.family.shift, s.family.commit_yields_token, s.family.native_class) for s in SPECS}
+    assert len(forms) == 5, "two of the six differ in width, depth and block alone"
+
+
+@six
+def test_it_is_an_ordinary_small_hugging_face_checkpoint(spec: TargetSpec) -> None:
+    folder = Path(spec.source)
+    assert (folder / "model.safetensors").stat().st_size < 3e6
+    model = getattr(transformers, spec.family.native_class).from_pretrained(folder, dtype="auto")
     assert model.dtype == torch.float16
-    tokenizer = AutoTokenizer.from_pretrained(FOLDER)
-    assert len(tokenizer) == model.config.vocab_size == SPEC.vocab_size
-    assert (tokenizer.mask_token_id, tokenizer.pad_token_id) == (SPEC.mask_id, SPEC.pad_id)
-    assert {tokenizer.eos_token_id, tokenizer.pad_token_id} == SPEC.stop_ids
-    assert not list(FOLDER.glob("*.py")), "no code beside the weights"
+    assert sum(p.numel() for p in model.parameters()) == spec.parameters
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert len(tokenizer) == model.config.vocab_size == spec.vocab_size
+    assert (tokenizer.mask_token_id, tokenizer.pad_token_id) == (spec.mask_id, spec.pad_id)
+    assert {tokenizer.eos_token_id, tokenizer.pad_token_id} == spec.stop_ids
+    assert not list(folder.glob("*.py")), "no code beside the weights"
 
 
-def test_its_card_holds_every_bar_and_its_recipe_is_the_one_in_the_code() -> None:
-    card = (FOLDER / "README.md").read_text()
-    assert card.count("| yes |") == 6
-    assert "**no**" not in card
-    training = json.loads((FOLDER / "training.json").read_text())
-    assert Recipe(**training["recipe"]) == RECIPES[SPEC.name]
-    assert training["steps"] == RECIPES[SPEC.name].causal_steps + RECIPES[SPEC.name].diffusion_steps
+@six
+def test_its_card_and_its_recipe_are_those_of_the_code(spec: TargetSpec) -> None:
+    folder, recipe = Path(spec.source), RECIPES[spec.name]
+    training = json.loads((folder / "training.json").read_text())
+    assert Recipe(**training["recipe"]) == recipe
+    assert training["steps"] == recipe.causal_steps + recipe.diffusion_steps
+    assert (recipe.native_class, recipe.block) == (spec.family.native_class, spec.block_size)
+    assert (recipe.shift, recipe.attention) == (spec.family.shift, spec.family.attention)
+    card = (folder / "README.md").read_text()
+    assert "look-alike for tests and development" in card
+    assert card.count("| yes |") + card.count("| **no** |") == 6, "every bar is there, held or missed"
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_it_can_do_its_tasks(name: str) -> None:
-    target, task = load.load(SPEC), tasks.harness.load(name)
-    scores = []
-    for request in task.requests(target.chat, 8):
-        policy = Policy(SPEC.block_size, task.max_new_tokens)
-        done = decode(target, target.encode(request.prompt), policy, drafters.make("none"))
-        text = tasks.harness.cut(target.decode(done.tokens), request.until)
-        scores.append(task.score(request.doc_id, text)[task.metric])
+def test_the_home_target_holds_every_bar() -> None:
+    assert (FOLDER / "README.md").read_text().count("| yes |") == 6
+
+
+@six
+def test_it_can_do_some_of_its_tasks(spec: TargetSpec) -> None:
+    target, scores = load.load(spec), []
+    for name in TASKS:
+        task = tasks.harness.load(name)
+        policy = Policy(
+            spec.block_size, task.max_new_tokens, confidence=spec.family.confidence, commit=spec.family.commits[0]
+        )
+        for request in task.requests(target.chat, 4):
+            done = decode(target, target.encode(request.prompt), policy, drafters.make("none"))
+            text = tasks.harness.cut(target.decode(done.tokens), request.until)
+            scores.append(task.score(request.doc_id, text)[task.metric])
     assert sum(scores) / len(scores) >= 0.5
 
 
@@ -113,6 +137,44 @@ def test_masked_positions_alone_are_learned_and_each_block_weighs_the_same() -> 
         assert (batch.labels[hidden] == batch.positions[hidden] + 10).all(), "the label is the token that was there"
         assert not hidden[0, :8].any()
         assert batch.weights.sum() == pytest.approx(2 * (2 + 2)), "1/p over the answer positions of 8 noised blocks"
+
+
+def test_with_a_shift_a_label_is_at_the_row_before_and_a_blocks_first_token_is_learned_from_clean_rows() -> None:
+    ids = list(range(10, 22))  # three blocks of 4; the answer begins at position 6
+    for seed in range(20):
+        batch = block_causal_batch([(ids, 6)], block=4, shift=1, pad=0, mask=1, copies=2, rng=random.Random(seed))
+        hidden = batch.ids[0] == 1
+        assert not hidden[:8].any()
+        assert not hidden[batch.positions[0] % 4 == 0].any(), "a block's first token is never masked"
+        labelled = (batch.labels[0] >= 0).nonzero().flatten().tolist()
+        assert [int(batch.labels[0, n]) for n in labelled] == [int(batch.positions[0, n]) + 11 for n in labelled]
+        assert [n for n in labelled if n < 8] == [7], "the clean row before block 2 predicts its first token"
+        assert {n for n in labelled if n >= 8} == {n - 1 for n in hidden.nonzero().flatten().tolist()}
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_with_full_attention_what_comes_after_the_noised_block_is_masked(shift: int) -> None:
+    ids = list(range(10, 23))  # a prompt of 5 and two blocks of 4
+    for seed in range(20):
+        batch = full_batch([(ids, 5)], block=4, shift=shift, pad=0, mask=1, copies=1, rng=random.Random(seed))
+        assert len(batch.ids) == 2, "one sequence for each block"
+        for row, first in enumerate((5, 9)):
+            held = batch.ids[row].tolist()
+            assert held[:first] == ids[:first]
+            rest = [token for token, seen in zip(held, batch.attention[row, 0, 0].tolist(), strict=True) if seen]
+            assert (len(rest) - 5) % 4 == 0
+            assert set(rest[first + 4 :]) <= {1}
+            labelled = (batch.labels[row] >= 0).nonzero().flatten().tolist()
+            assert labelled == [n - shift for n in range(first, first + 4) if held[n] == 1]
+            assert [int(batch.labels[row, n]) for n in labelled] == [ids[n + shift] for n in labelled]
+            assert batch.weights[row].sum() == pytest.approx(1.0)
+
+
+def test_targets_of_one_shape_share_their_ancestor() -> None:
+    """The autoregressive part of Dream's and Fast-dLLM's look-alikes is the same: shape, seed and data."""
+    one, other = RECIPES["tiny-dream"], RECIPES["tiny-fast-dllm-b16"]
+    same = ("native_class", "hidden", "layers", "heads", "kv_heads", "intermediate", "causal_steps", "seed")
+    assert [getattr(one, name) for name in same] == [getattr(other, name) for name in same]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@
   copy of an answer block is a sequence of its own, in which later blocks are masked. Dream's row i-1 predicts token
   i, LLaDA has no autoregressive part.
 
-The autoregressive part knows nothing of what comes after it: targets of one shape and seed share their ancestor.
+The autoregressive part knows nothing of what comes after it, so targets of one shape share their ancestor.
 
 `python -m suite.targets.tiny.train tiny-sdar-b16` makes the checkpoint again from its seed. Work in
 progress lies under `--work`, is saved every few minutes, and is taken up again by the same command.
@@ -43,6 +43,7 @@ class Recipe:
 
     `shift`: 1 where row i-1 predicts token i. `attention`: "block-causal" or "full". `experts`: 0 for a dense
     feed-forward; of several, two work on each token. `restart`: the diffusion step at which the rates begin anew.
+    `ancestor`: the target of the same shape whose autoregressive part it begins with.
     """
 
     native_class: str
@@ -61,6 +62,7 @@ class Recipe:
     causal_steps: int = 600
     diffusion_steps: int = 5000
     restart: int = 0
+    ancestor: str = ""
     muon_lr: float = 0.02
     adam_lr: float = 3e-3
     seed: int = 0
@@ -81,7 +83,9 @@ RECIPES = {
         "LlamaForCausalLM", 16, **_DENSE | {"kv_heads": 4}, **_FULL, causal_steps=0, diffusion_steps=8000, restart=5500
     ),
     "tiny-dream": Recipe("Qwen2ForCausalLM", 16, **_DENSE, **_FULL, shift=1, diffusion_steps=7000, restart=4500),
-    "tiny-fast-dllm-b16": Recipe("Qwen2ForCausalLM", 16, **_DENSE, shift=1, diffusion_steps=4000),
+    "tiny-fast-dllm-b16": Recipe(
+        "Qwen2ForCausalLM", 16, **_DENSE, shift=1, ancestor="tiny-dream", diffusion_steps=3600
+    ),
 }
 MAX_ANSWER = 64
 """Tokens of an answer's canvas in a full-attention target: the longest that a tiny task asks for."""
@@ -223,6 +227,7 @@ class Training:
 
     def __init__(self, recipe: Recipe, work: Path) -> None:
         self.recipe, self.work = recipe, work
+        self.ancestor = RECIPES.get(recipe.ancestor, recipe)
         torch.manual_seed(recipe.seed)
         self.tokenizer = build_tokenizer(recipe.vocab_size, recipe.seed)
         self.model: PreTrainedModel = getattr(transformers, recipe.native_class)(model_config(recipe, self.tokenizer))
@@ -246,8 +251,8 @@ class Training:
         while self.step < total:
             began = time.monotonic()
             rng = random.Random(f"{recipe.seed}/{self.step}")
-            picked = _bucket(self.tokenizer, recipe, rng)
             causal = self.step < recipe.causal_steps
+            picked = _bucket(self.tokenizer, self.ancestor if causal else recipe, rng)
             of_stage = self.step if causal else self.step - recipe.causal_steps
             if causal:
                 batch = causal_batch(picked, pad)
