@@ -38,8 +38,8 @@ Node = frozenset[Pair]
 class Calibration:
     """Formulas, best first, and what they were counted on.
 
-    `accumulated`: by degree-1 accumulation (Spiffy's choice). `covering`: by greedy coverage. `weights`: the hash of
-    the checkpoint. `prompts`, `passes`: how many were counted, over all tasks. `seeds`: of the noise.
+    `accumulated`: by degree-1 accumulation (Spiffy's choice). `covering`: by greedy coverage. `scale` and `bias` fit the
+    logits of `spot-sets` to the target. `weights`: the hash of the checkpoint. `prompts`, `passes`: how many were counted, over all tasks. `seeds`: of the noise.
     """
 
     target: str
@@ -53,11 +53,16 @@ class Calibration:
     passes: int
     accumulated: tuple[Formula, ...]
     covering: tuple[Formula, ...]
+    scale: float = 1.0
+    bias: float = 0.0
     version: int = VERSION
 
 
 def calibrate(traces: "Iterable[tuple[Header, PromptTrace]]") -> Calibration:
     """Raises UserError on traces of evaluation items, of different targets, rules or temperatures, or on none."""
+    from drafters import spot_sets  # which reads calibrations
+
+    traces = list(traces)
     of: set[tuple[str, str, str, float]] = set()
     tasks, seeds, paths, prompts = set(), set(), Paths(), 0
     for header, one in traces:
@@ -76,6 +81,7 @@ def calibrate(traces: "Iterable[tuple[Header, PromptTrace]]") -> Calibration:
             f"calibrate on traces of one target, rule and temperature: got {sorted(of)}" if of else "no traces"
         )
     ((target, weights, rule, temperature),) = of
+    scale, bias = spot_sets.fit(traces) if rule != "exact" else (1.0, 0.0)
     return Calibration(
         target=target,
         weights=weights,
@@ -88,6 +94,8 @@ def calibrate(traces: "Iterable[tuple[Header, PromptTrace]]") -> Calibration:
         passes=paths.total(),
         accumulated=tuple(accumulate(paths)),
         covering=tuple(cover(paths)),
+        scale=scale,
+        bias=bias,
     )
 
 

@@ -159,7 +159,7 @@ class SpotNetwork(nn.Module):
 
 
 @cache
-def _network(folder: Path) -> SpotNetwork:
+def network_of(folder: Path) -> SpotNetwork:
     return SpotNetwork.from_pretrained(folder)
 
 
@@ -172,7 +172,7 @@ class Spot(Drafter):
 
     def __init__(self, coupled: bool = True, network: SpotNetwork | None = None) -> None:
         self.coupled = coupled
-        self.network = network or _network(self.weights)
+        self.network = network or network_of(self.weights)
         if not coupled:
             self.name += "-uncoupled"
 

@@ -2,14 +2,20 @@
 
 import heapq
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from drafters import calibration
 from drafters.base import DraftView
-from drafters.spot import SHIPPED, Spot, SpotNetwork, features
+from drafters.spot import OPEN_AT, SHIPPED, Spot, SpotNetwork, features, network_of
+from suite.decoding.policy import Policy
 from suite.decoding.state import MASK, State, fill, masked
+
+if TYPE_CHECKING:  # suite.trace replays drafters, hence imports them
+    from suite.trace import Header, PromptTrace
 
 SETS = 8
 """Commit sets that a state is continued with."""
@@ -31,6 +37,10 @@ class SpotSets(Spot):
     ) -> None:
         super().__init__(coupled, network)
         self.scale, self.bias = scale, bias
+
+    def attach(self, target: str, policy: Policy) -> None:
+        found = calibration.find(target, policy)
+        self.scale, self.bias = found.scale, found.bias
 
     @torch.inference_mode()
     def _children(self, view: DraftView, states: Sequence[State]) -> list[list[tuple[State, float]]]:
@@ -94,7 +104,26 @@ def commit_sets(logits: Sequence[float], count: int) -> Iterator[tuple[list[int]
     yield from ((list(chosen), chance) for chosen, chance in ranked[:count])
 
 
-def calibration(logits: Tensor, commits: Tensor, steps: int = 200) -> tuple[float, float]:
+@torch.inference_mode()
+def _logits(traces: "Iterable[tuple[Header, PromptTrace]]", network: SpotNetwork) -> tuple[Tensor, Tensor]:
+    """Of every open position of some traces: the network's logit, and whether the next step committed it."""
+    from drafters.training import examples  # which reads traces, and these replay drafters
+
+    logits, commits = [], []
+    for header, one in traces:
+        for inputs, committed, _, _ in examples(one, header, reach=4):
+            open_ = inputs[..., OPEN_AT] > 0
+            logits.append(network(inputs.float())[..., 0][open_])
+            commits.append(committed[open_])
+    return torch.cat(logits), torch.cat(commits)
+
+
+def fit(traces: "Iterable[tuple[Header, PromptTrace]]", network: SpotNetwork | None = None) -> tuple[float, float]:
+    """The scale and the bias for the target of some traces."""
+    return platt(*_logits(traces, network or network_of(SpotSets.weights)))
+
+
+def platt(logits: Tensor, commits: Tensor, steps: int = 200) -> tuple[float, float]:
     """Scale and bias that make the logits `[n]` of another target fit what it committed `[n]`: Platt scaling."""
     fitted = torch.tensor([1.0, 0.0], requires_grad=True)
     optimizer = torch.optim.LBFGS([fitted], max_iter=steps, line_search_fn="strong_wolfe")

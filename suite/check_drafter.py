@@ -14,7 +14,8 @@ from drafters.guard import DraftTimeoutError
 from suite import trace
 from suite.cells import Cell
 from suite.decoding.decode import Decoded, Pass, decode
-from suite.decoding.policy import Policy, parse_rule
+from suite.decoding.policy import Policy
+from suite.decoding.rules import parse_rule
 from suite.decoding.state import State, Visit
 from suite.errors import UserError, first_line
 from suite.measure.lossless import diverge

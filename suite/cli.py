@@ -325,19 +325,24 @@ def calibrate(
     temperature: Annotated[float, typer.Option(min=0.0)] = 0.0,
     prompts: Annotated[int, typer.Option(min=1, help="Train prompts of each task.")] = 100,
     task: Annotated[list[str] | None, typer.Option(help="A task; repeat it for more. [default: all]")] = None,
-    traces: Annotated[Path, typer.Option(help="Folder for traces.", file_okay=False)] = Path("traces"),
+    traces: Traces = RECORDED,
 ) -> None:
-    """Choose a target's graph for the spiffy drafters, from its own decodes of train prompts.
+    """Fit the calibrated drafters (spiffy, spot-sets) to a target, by its own decodes of train prompts.
 
     It is written to $SPOTBENCH_CALIBRATIONS, else ./calibrations.
     """
     with _starting():
         import tasks.harness
         from drafters import calibration
-        from suite.calibrate import train_traces
+        from suite import grid, replay
     names = task or tasks.harness.names()
-    with _telling(target, len(names)) as begin:
-        made = calibration.calibrate(train_traces(target, rule, temperature, names, prompts, traces, begin))
+    wanted = grid.of_baselines(target, names, [temperature], rule, "", prompts, allow=True)  # train answers are not run
+    found = []
+    with _telling(target, len(wanted.bundles())) as begin:
+        for n, bundle in enumerate(wanted.bundles()):
+            recorded = replay.record_bundle(bundle, traces, True, begin(n), "train")
+            found += [(recorded.header, recorded.read(doc_id)) for doc_id in recorded.doc_ids()[:prompts]]
+    made = calibration.calibrate(found)
     path = calibration.write(made, calibration.home())
     show.print(
         f"{made.passes} passes of {made.prompts} train prompts\ncalibration: {escape(str(path))}", soft_wrap=True

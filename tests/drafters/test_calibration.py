@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from drafters import calibration
 from drafters.calibration import Calibration, Paths, accumulate, calibrate, count, cover, reached
 from drafters.formulas import Fill, Formula, pairs
-from suite.decoding.policy import Policy, Threshold
+from suite.decoding.policy import Policy
+from suite.decoding.rules import Threshold
 from suite.errors import UserError
 from suite.targets import catalog, checkpoint
 from tests.drafters.traces import TRAIN, toy_header, toy_traces, walked

@@ -16,7 +16,7 @@ from drafters.base import DraftView
 from drafters.best_first import BestFirst
 from drafters.search import best_first
 from drafters.spot import FEATURES, OPEN_AT, Spot, SpotConfig, SpotNetwork, features
-from drafters.spot_sets import SpotSets, calibration, commit_sets
+from drafters.spot_sets import SpotSets, commit_sets, platt
 from drafters.training import Recipe, Training, collect
 from suite import trace
 from suite.decoding.decode import decode
@@ -145,7 +145,7 @@ def test_a_calibration_finds_the_scale_and_the_bias() -> None:
     torch.manual_seed(0)
     logits = torch.randn(20000) * 3
     commits = torch.rand(20000) < torch.sigmoid(0.5 * logits - 1)
-    assert calibration(logits, commits) == pytest.approx((0.5, -1.0), abs=0.1)
+    assert platt(logits, commits) == pytest.approx((0.5, -1.0), abs=0.1)
 
 
 def recorded(root: Path, split: str = "train", rule: str = "exact", prompts: int = 12) -> Trace:
