@@ -38,8 +38,9 @@ Node = frozenset[Pair]
 class Calibration:
     """Formulas, best first, and what they were counted on.
 
-    `accumulated`: by degree-1 accumulation (Spiffy's choice). `covering`: by greedy coverage. `scale` and `bias` fit the
-    logits of `spot-sets` to the target. `weights`: the hash of the checkpoint. `prompts`, `passes`: how many were counted, over all tasks. `seeds`: of the noise.
+    `accumulated`: by degree-1 accumulation (Spiffy's choice). `covering`: by greedy coverage. `scale`, `bias`: fit the
+    logits of `spot-sets` to the target. `weights`: the hash of the checkpoint. `prompts`, `passes`: how many were
+    counted, over all tasks. `seeds`: of the noise.
     """
 
     target: str
