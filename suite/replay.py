@@ -29,7 +29,8 @@ def record_bundle(
 ) -> Trace:
     """The trace of a bundle's baseline, with the prompts it asks for; those that are missing are decoded."""
     cell = live(bundle.baseline)
-    session = session_of(replace(bundle, baseline=cell), allow_code_execution)
+    asked = replace(cell, prompts=0) if split == "train" else cell  # the train split may be the longer one
+    session = session_of(replace(bundle, baseline=asked), allow_code_execution)
     wanted = trace.header(cell, session.target, session.weights, session.task, session.policy, split)
     found = trace.open_trace(root, cell, split, wanted)
     requests = session.requests

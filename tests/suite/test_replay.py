@@ -103,6 +103,7 @@ def test_the_train_split_is_recorded_apart(in_folder: Path) -> None:
     assert spotbench(*command).code == 0
     heads = [json.loads(path.read_text())["split"] for path in (in_folder / "traces").glob("*/trace.json")]
     assert sorted(heads) == ["test", "train"]
+    assert spotbench(*command[:-1], "201", "--split", "train").code == 0, "more than the test split has"
     assert spotbench(*command, "--split", "validation").code == 2
     assert spotbench("record", "--target", "nobody", "--task", "tiny-gsm", "--temperature", "0").code == 2
 
