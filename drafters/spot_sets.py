@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from drafters import calibration
-from drafters.base import DraftView
+from drafters.base import DraftView, register
 from drafters.spot import OPEN_AT, SHIPPED, Spot, SpotNetwork, features, network_of
 from suite.decoding.policy import Policy
 from suite.decoding.state import MASK, State, fill, masked
@@ -137,3 +137,6 @@ def platt(logits: Tensor, commits: Tensor, steps: int = 200) -> tuple[float, flo
     optimizer.step(closure)  # type: ignore[no-untyped-call]
     scale, bias = fitted.tolist()
     return scale, bias
+
+
+register(SpotSets, uncoupled={"coupled": False})

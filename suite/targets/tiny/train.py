@@ -74,13 +74,13 @@ _FULL: dict[str, Any] = {"attention": "full", "noised_copies": 1, "batch": 24}
 RECIPES = {
     "tiny-sdar-b16": Recipe("Qwen3ForCausalLM", 16, **_DENSE),
     "tiny-sdar-b8": Recipe(
-        "Qwen3ForCausalLM", 8, hidden=96, layers=6, heads=4, kv_heads=2, intermediate=288, diffusion_steps=2200
+        "Qwen3ForCausalLM", 8, hidden=96, layers=6, heads=4, kv_heads=2, intermediate=288, diffusion_steps=3000
     ),
     "tiny-sdar-moe-b16": Recipe(
-        "Qwen3MoeForCausalLM", 16, **_DENSE | {"intermediate": 80}, experts=8, diffusion_steps=2200
+        "Qwen3MoeForCausalLM", 16, **_DENSE | {"intermediate": 80}, experts=8, diffusion_steps=3000
     ),
     "tiny-llada": Recipe(
-        "LlamaForCausalLM", 16, **_DENSE | {"kv_heads": 4}, **_FULL, causal_steps=0, diffusion_steps=7500, restart=5500
+        "LlamaForCausalLM", 16, **_DENSE | {"kv_heads": 4}, **_FULL, causal_steps=0, diffusion_steps=5500
     ),
     "tiny-dream": Recipe("Qwen2ForCausalLM", 16, **_DENSE, **_FULL, shift=1, diffusion_steps=7000, restart=4500),
     "tiny-fast-dllm-b16": Recipe(
