@@ -104,7 +104,7 @@ def commit_sets(logits: Sequence[float], count: int) -> Iterator[tuple[list[int]
     yield from ((list(chosen), chance) for chosen, chance in ranked[:count])
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def _logits(traces: "Iterable[tuple[Header, PromptTrace]]", network: SpotNetwork) -> tuple[Tensor, Tensor]:
     """Of every open position of some traces: the network's logit, and whether the next step committed it."""
     from drafters.training import examples  # which reads traces, and these replay drafters
@@ -131,6 +131,7 @@ def platt(logits: Tensor, commits: Tensor, steps: int = 200) -> tuple[float, flo
     def closure() -> Tensor:
         optimizer.zero_grad()
         loss = torch.nn.functional.binary_cross_entropy_with_logits(fitted[0] * logits + fitted[1], commits.float())
+        loss = loss + 1e-3 * ((fitted[0] - 1) ** 2 + fitted[1] ** 2)  # what is separable has no finite fit
         loss.backward()  # type: ignore[no-untyped-call]
         return loss
 
