@@ -13,7 +13,7 @@ from suite import grid, runner
 from suite.decoding.decode import Decoded
 from suite.decoding.state import State
 from suite.store import Store
-from suite.targets import load
+from suite.targets import checkpoint
 from tasks.harness import Task
 from tests.suite.tiny_grid import TinyRun, contents, grid_text, outcome, outcomes, spotbench, store_of
 
@@ -189,14 +189,14 @@ def test_an_answer_that_cannot_be_scored_is_a_failure_and_no_crash(
 def test_a_method_that_cannot_be_measured_fails_alone(
     tmp_path: Path, write_grid: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = runner._Session._sample
+    real = runner.Session._sample
 
     def sample(self: Any, request: Any, prompt: Any, seed: int, one: Decoded, *rest: Any) -> Any:
         if one is not rest[0]:  # which is the baseline
             raise OverflowError("no")
         return real(self, request, prompt, seed, one, *rest)
 
-    monkeypatch.setattr(runner._Session, "_sample", sample)
+    monkeypatch.setattr(runner.Session, "_sample", sample)
     file, results = write_grid(drafters='["chain"]'), tmp_path / "results"
     assert spotbench("run", file, "--results", results).code == 1
     store, (base, chain) = store_of(results), bundle_of(file).cells
@@ -299,7 +299,7 @@ def test_what_other_weights_made_of_a_prompt_is_not_gone_on_with(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(load, "weights_hash", lambda spec: "of other weights")
+        patch.setattr(checkpoint, "weights_hash", lambda spec: "of other weights")
         with pytest.raises(KeyboardInterrupt):
             runner.run_bundle(bundle, store, False, interrupt)
     watched.clear()
