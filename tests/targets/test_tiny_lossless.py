@@ -64,6 +64,8 @@ def test_drafts_change_the_passes_and_nothing_else(rows: int, temperature: float
     for prompt, plain in zip(prompts(), baselines(chosen), strict=True):
         passes = {}
         for name in drafters.names():
+            if name.startswith("spot") and rows not in (3, 16):  # a network each pass: two budgets do
+                continue
             drafter = drafters.make(name)
             drafter.attach(SPEC.name, chosen)
             done = decode(tiny(), prompt, chosen, drafter, rows, SEED, future=plain.visits)
