@@ -216,7 +216,7 @@ _EDITS = "decoded without its editing of committed tokens"
 CATALOG = {
     spec.name: spec
     for spec in [
-        _tiny(SDAR, "tiny-sdar-b16", 16, 1_001_088, "SDAR"),
+        _tiny(SDAR, "tiny-sdar-b16", 16, 1_000_832, "SDAR"),
         _tiny(SDAR, "tiny-sdar-b8", 8, 824_832, "SDAR"),
         _tiny(SDAR_MOE, "tiny-sdar-moe-b16", 16, 1_398_144, "SDAR-30B-A3B"),
         _tiny(LLADA, "tiny-llada", 16, 1_066_112, "LLaDA"),
