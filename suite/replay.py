@@ -16,12 +16,14 @@ from suite import machine, records, trace
 from suite.cells import Bundle, Cell
 from suite.decoding.decode import Pass
 from suite.decoding.state import State, Visit
+from suite.errors import UserError
 from suite.measure import degenerate
 from suite.records import Manifest, Sample
 from suite.runner import Progress, fail, session_of
 from suite.store import Store
-from suite.targets import catalog
+from suite.targets import catalog, checkpoint
 from suite.trace import PromptTrace, Split, Trace
+from tasks.harness import Task
 
 
 def record_bundle(
@@ -51,10 +53,9 @@ def replay_bundle(bundle: Bundle, store: Store, root: Path, allow_code_execution
     if not missing:
         return True
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    found = _trace(bundle, root, allow_code_execution, progress)
     task = tasks.harness.load(bundle.baseline.task)
-    doc_ids = found.doc_ids()[: bundle.baseline.prompts or None]
-    prompts = [found.read(doc_id) for doc_id in doc_ids]
+    found = _trace(bundle, task, root, allow_code_execution, progress)
+    prompts = [found.read(n) for n in (range(bundle.baseline.prompts) or found.doc_ids())]
     complete = True
     groups: dict[str, list[Cell]] = {}
     for cell in missing:
@@ -74,16 +75,29 @@ def replay_bundle(bundle: Bundle, store: Store, root: Path, allow_code_execution
     return complete
 
 
-def _trace(bundle: Bundle, root: Path, allow_code_execution: bool, progress: Progress) -> Trace:
-    """A trace with all the prompts of the bundle."""
+def _trace(bundle: Bundle, task: Task, root: Path, allow_code_execution: bool, progress: Progress) -> Trace:
+    """A trace with all the prompts of the bundle. Raises UserError on one of another version of task or weights."""
     cell = live(bundle.baseline)
     try:
         found = trace.open_trace(root, cell, "test")
     except trace.MissingTraceError:
         return record_bundle(bundle, root, allow_code_execution, progress)
-    if 0 < cell.prompts <= len(found.doc_ids()):
-        return found
-    return record_bundle(bundle, root, allow_code_execution, progress)
+    if not cell.prompts or not all(found.has(doc_id) for doc_id in range(cell.prompts)):
+        return record_bundle(bundle, root, allow_code_execution, progress)
+    wanted = replace(found.header, task_version=task.version, max_new_tokens=task.max_new_tokens)
+    if (weights := _weights_here(bundle)) is not None:
+        wanted = replace(wanted, weights=weights)
+    return trace.open_trace(root, cell, "test", wanted)
+
+
+def _weights_here(bundle: Bundle) -> str | None:
+    """The hash of the target's checkpoint; None where it is not on this machine, which a replay does not need."""
+    try:
+        spec = catalog.spec(bundle.baseline.target, bundle.source)
+        checkpoint.locate(spec, fetch=False)
+    except UserError:
+        return None
+    return checkpoint.weights_hash(spec)
 
 
 class _Remembering(Drafter):

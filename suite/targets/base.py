@@ -107,7 +107,7 @@ class Target(Protocol):
         """The chat template applied, the assistant's turn opened."""
         ...
 
-    def prefill(self, ids: Sequence[int], blocks: int = 0) -> Any:
+    def prefill(self, ids: Sequence[int], blocks: int) -> Any:
         """The context of what is committed before the first block; up to `blocks` blocks will follow."""
         ...
 

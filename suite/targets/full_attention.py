@@ -41,7 +41,7 @@ class Context:
 class FullAttention(Native):
     """A native transformers model without a mask."""
 
-    def prefill(self, ids: Sequence[int], blocks: int = 0) -> Context:
+    def prefill(self, ids: Sequence[int], blocks: int) -> Context:
         return Context(list(ids), len(ids) + blocks * self.spec.block_size)
 
     def ahead(self, context: Context) -> Tensor | None:

@@ -78,6 +78,30 @@ def test_a_trace_of_other_weights_is_refused(write_grid: Callable[..., Path], in
     assert "recorded with weights 'others'" in ran.err
 
 
+@pytest.mark.parametrize(("field", "value"), [("weights", "others"), ("task_version", "0.1"), ("max_new_tokens", 3)])
+def test_a_whole_trace_of_something_else_is_refused_too(
+    field: str, value: object, write_grid: Callable[..., Path], in_folder: Path
+) -> None:
+    assert spotbench("replay", write_grid(prompts="1", name='"one"')).code == 0
+    (path,) = (in_folder / "traces").glob("*/trace.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    ran = spotbench("replay", write_grid(prompts="1", name='"again"'))
+    assert ran.code == 2
+    assert f"recorded with {field} {value!r}" in ran.err
+
+
+def test_a_prompt_that_was_removed_is_recorded_again_and_no_other_takes_its_place(
+    write_grid: Callable[..., Path], in_folder: Path
+) -> None:
+    assert spotbench("replay", write_grid(prompts="3", name='"three"')).code == 0
+    (path,) = (in_folder / "traces").glob("*/0.safetensors")
+    path.unlink()
+    assert spotbench("replay", write_grid(prompts="2", name='"two"')).code == 0
+    assert path.exists()
+    (lines,) = (in_folder / "results").glob("*/two/*none*/samples.jsonl")
+    assert [json.loads(line)["doc_id"] for line in lines.read_text().splitlines()] == [0, 1]
+
+
 class Raising(Drafter):
     """Fails at its first proposal."""
 
