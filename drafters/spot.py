@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from drafters.base import STALE_TOKENS, Drafter, DraftView, register
+from drafters.base import STALE_TOKENS, Choice, Drafter, DraftView, register
 from drafters.search import best_first
 from suite.decoding.state import MASK, State, fill, masked
 from suite.errors import UserError, first_line
@@ -181,29 +181,29 @@ class Spot(Drafter):
 
     @torch.inference_mode()
     def _children(self, view: DraftView, states: Sequence[State]) -> list[list[tuple[State, float]]]:
-        slots = torch.tensor(masked(view.state))
-        scores = self.network(features(view, states, self.coupled)[:, slots], slots)
-        taken = torch.tensor(states)[:, slots] != MASK
-        order = scores[..., 0].masked_fill(taken, -math.inf).softmax(-1).tolist()
-        right = scores[..., 1].sigmoid().tolist()
-        return [
-            self._steps(view, state, [(n, i) for n, i in enumerate(slots.tolist()) if state[i] == MASK], chances, sure)
-            for state, chances, sure in zip(states, order, right, strict=True)
-        ]
-
-    def _steps(
-        self, view: DraftView, state: State, open_: list[tuple[int, int]], order: list[float], right: list[float]
-    ) -> list[tuple[State, float]]:
-        """The first token has the network's chance of being right; the second ranked has what is left to it."""
-        if len(open_) == 1:  # a complete state has no step left to verify
-            return []
-        choice = view.choice(len(state) - len(open_), coupled=self.coupled)
+        slots = masked(view.state)
+        scores = self.network(features(view, states, self.coupled)[:, slots], torch.tensor(slots))
         steps = []
-        for n, i in open_:
+        for state, scored in zip(states, scores, strict=True):
+            at = [n for n, i in enumerate(slots) if state[i] == MASK]
+            choice = view.choice(len(state) - len(at), coupled=self.coupled)
+            # a complete state has no step left to verify
+            steps.append(self.steps(state, masked(state), scored[at], choice) if len(at) > 1 else [])
+        return steps
+
+    def steps(self, state: State, open_: list[int], scores: Tensor, choice: Choice) -> list[tuple[State, float]]:
+        """What one step makes of a state, with its chances, given the scores `[open, 2]` of its open positions.
+
+        The first token has the network's chance of being right; the second ranked has what is left to it.
+        """
+        steps = []
+        for i, next_, right in zip(
+            open_, scores[:, 0].softmax(-1).tolist(), scores[:, 1].sigmoid().tolist(), strict=True
+        ):
             first, *others = choice.chances[i]
-            shares = [right[n], *((1 - right[n]) * chance / max(1e-9, 1 - first) for chance in others)][:RANKS]
+            shares = [right, *((1 - right) * chance / max(1e-9, 1 - first) for chance in others)][:RANKS]
             steps += [
-                (fill(state, [i], [token]), order[n] * share)
+                (fill(state, [i], [token]), next_ * share)
                 for token, share in zip(choice.tokens[i], shares, strict=False)
                 if share > 0
             ]

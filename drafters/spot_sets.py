@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from drafters import calibration
-from drafters.base import DraftView, register
-from drafters.spot import OPEN_AT, SHIPPED, Spot, SpotNetwork, features, network_of
+from drafters.base import Choice, register
+from drafters.spot import OPEN_AT, SHIPPED, Spot, SpotNetwork, network_of
 from suite.decoding.policy import Policy
-from suite.decoding.state import MASK, State, fill, masked
+from suite.decoding.state import State, fill
 
 if TYPE_CHECKING:  # suite.trace replays drafters, hence imports them
     from suite.trace import Header, PromptTrace
@@ -42,36 +42,22 @@ class SpotSets(Spot):
         found = calibration.find(target, policy)
         self.scale, self.bias = found.scale, found.bias
 
-    @torch.inference_mode()
-    def _children(self, view: DraftView, states: Sequence[State]) -> list[list[tuple[State, float]]]:
-        slots = torch.tensor(masked(view.state))
-        scores = self.network(features(view, states, self.coupled)[:, slots], slots)
-        logits = (self.scale * scores[..., 0] + self.bias).tolist()
-        right = scores[..., 1].sigmoid().tolist()
-        return [
-            self._sets(view, state, [(n, i) for n, i in enumerate(slots.tolist()) if state[i] == MASK], commit, sure)
-            for state, commit, sure in zip(states, logits, right, strict=True)
-        ]
-
-    def _sets(
-        self, view: DraftView, state: State, open_: list[tuple[int, int]], logits: list[float], right: list[float]
-    ) -> list[tuple[State, float]]:
-        if len(open_) == 1:  # a complete state has no step left to verify
-            return []
-        choice = view.choice(len(state) - len(open_), coupled=self.coupled)
+    def steps(self, state: State, open_: list[int], scores: Tensor, choice: Choice) -> list[tuple[State, float]]:
+        logits = (self.scale * scores[:, 0] + self.bias).tolist()
+        right = scores[:, 1].sigmoid().tolist()
         steps: dict[State, float] = {}
-        for chosen, chance in commit_sets([logits[n] for n, _ in open_], SETS):
+        for chosen, chance in commit_sets(logits, SETS):
             if len(chosen) == len(open_):
                 continue
-            where = [open_[k] for k in chosen]
-            tokens = [choice.tokens[i][0] for _, i in where]
-            sure = math.prod(right[n] for n, _ in where)
-            after = fill(state, [i for _, i in where], tokens)
+            where = [open_[n] for n in chosen]
+            sure = math.prod(right[n] for n in chosen)
+            after = fill(state, where, [choice.tokens[i][0] for i in where])
             steps[after] = steps.get(after, 0.0) + chance * sure
-            n, i = min(where, key=lambda one: right[one[0]])
-            if len(choice.tokens[i]) > 1 and right[n] > 0:  # the least sure token, second ranked
-                other = fill(after, [i], [choice.tokens[i][1]])
-                steps[other] = steps.get(other, 0.0) + chance * sure / right[n] * (1 - right[n]) / 2
+            doubtful = min(chosen, key=lambda n: right[n])
+            tokens = choice.tokens[open_[doubtful]]
+            if len(tokens) > 1 and right[doubtful] > 0:  # the least sure token, second ranked
+                other = fill(after, [open_[doubtful]], [tokens[1]])
+                steps[other] = steps.get(other, 0.0) + chance * sure / right[doubtful] * (1 - right[doubtful]) / 2
         return [(after, chance) for after, chance in steps.items() if chance > 0]
 
 

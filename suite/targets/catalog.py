@@ -95,101 +95,45 @@ DREAM = Family(
 FAMILIES = (SDAR, SDAR_MOE, LLADA2, FAST_DLLM, LLADA, LLADA_MOE, DREAM)
 
 
-def _member(
-    family: Family, name: str, source: str, billions: float, mask_id: int, stop_ids: set[int], pad_id: int, **rest: Any
+_QWEN3: dict[str, Any] = {
+    "mask_id": 151669,
+    "stop_ids": frozenset({151645, 151643}),
+    "pad_id": 151643,
+    "vocab_size": 151936,
+    "context_limit": 32768,
+}
+_QWEN25: dict[str, Any] = _QWEN3 | {"mask_id": 151665, "vocab_size": 152064}
+_DREAM: dict[str, Any] = _QWEN3 | {"mask_id": 151666, "vocab_size": 152064, "context_limit": 2048}
+_LLADA: dict[str, Any] = {
+    "mask_id": 126336,
+    "stop_ids": frozenset({126081, 126348}),
+    "pad_id": 126081,
+    "vocab_size": 126464,
+    "context_limit": 4096,
+}
+_LING: dict[str, Any] = {
+    "mask_id": 156895,
+    "stop_ids": frozenset({156892}),
+    "pad_id": 156892,
+    "vocab_size": 157184,
+    "context_limit": 16384,
+}
+"""Ids and sizes that checkpoints with one tokenizer share."""
+
+
+def _published(
+    family: Family, source: str, billions: float, block: int, shared: dict[str, Any], note: str = ""
 ) -> TargetSpec:
+    """A checkpoint of the hub, by the name it has there. `billions`: its parameters."""
     return TargetSpec(
-        name=name,
+        name=source.partition("/")[2],
         source=source,
         family=family,
-        mask_id=mask_id,
-        stop_ids=frozenset(stop_ids),
-        pad_id=pad_id,
-        excluded_ids=(mask_id,),
-        parameters=round(billions * 1e9),
-        **rest,
-    )
-
-
-def _sdar(size: str, billions: float, block: int, family: Family = SDAR) -> TargetSpec:
-    name = f"SDAR-{size}-Chat" + ("" if block == 4 else f"-b{block}")
-    return _qwen3(family, name, f"JetLM/{name}", billions, block)
-
-
-def _qwen3(family: Family, name: str, source: str, billions: float, block: int) -> TargetSpec:
-    return _member(
-        family,
-        name,
-        source,
-        billions,
-        151669,
-        {151645, 151643},
-        151643,
-        vocab_size=151936,
         block_size=block,
-        context_limit=32768,
-    )
-
-
-def _llada2(name: str, note: str = "") -> TargetSpec:
-    return _member(
-        LLADA2,
-        name,
-        f"inclusionAI/{name}",
-        16.3,
-        156895,
-        {156892},
-        156892,
-        vocab_size=157184,
-        block_size=32,
-        context_limit=16384,
+        excluded_ids=(shared["mask_id"],),
+        parameters=round(billions * 1e9),
         note=note,
-    )
-
-
-def _llada(name: str) -> TargetSpec:
-    return _member(
-        LLADA,
-        name,
-        f"GSAI-ML/{name}",
-        8.02,
-        126336,
-        {126081, 126348},
-        126081,
-        vocab_size=126464,
-        block_size=32,
-        context_limit=4096,
-    )
-
-
-def _dream(name: str, source: str) -> TargetSpec:
-    return _member(
-        DREAM,
-        name,
-        source,
-        7.62,
-        151666,
-        {151643, 151645},
-        151643,
-        vocab_size=152064,
-        block_size=32,
-        context_limit=2048,
-    )
-
-
-def _fast_dllm(size: str, billions: float, vocab_size: int) -> TargetSpec:
-    name = f"Fast_dLLM_v2_{size}"
-    return _member(
-        FAST_DLLM,
-        name,
-        f"Efficient-Large-Model/{name}",
-        billions,
-        151665,
-        {151645, 151643},
-        151643,
-        vocab_size=vocab_size,
-        block_size=32,
-        context_limit=32768,
+        **shared,
     )
 
 
@@ -211,7 +155,7 @@ def _tiny(family: Family, name: str, block: int, parameters: int, like: str) -> 
     )
 
 
-_EDITS = "decoded without its editing of committed tokens"
+_SIZES = [(SDAR, "1.7B", 2.03), (SDAR, "4B", 4.41), (SDAR, "8B", 8.19), (SDAR_MOE, "30B-A3B", 30.5)]
 
 CATALOG = {
     spec.name: spec
@@ -223,33 +167,23 @@ CATALOG = {
         _tiny(DREAM, "tiny-dream", 16, 1_001_600, "Dream"),
         _tiny(FAST_DLLM, "tiny-fast-dllm-b16", 16, 1_001_600, "Fast-dLLM v2"),
         *(
-            _sdar(size, billions, block)
-            for size, billions in [("1.7B", 2.03), ("4B", 4.41), ("8B", 8.19)]
-            for block in (4, 8, 16, 32, 64)
+            _published(family, f"JetLM/SDAR-{size}-Chat{suffix}", billions, block, _QWEN3)
+            for family, size, billions in _SIZES
+            for block, suffix in [(4, ""), (8, "-b8"), (16, "-b16"), (32, "-b32"), (64, "-b64")]
         ),
-        *(_sdar("30B-A3B", 30.5, block, SDAR_MOE) for block in (4, 8, 16, 32, 64)),
-        _qwen3(SDAR, "TraDo-4B-Instruct", "Gen-Verse/TraDo-4B-Instruct", 4.41, 4),
-        _qwen3(SDAR, "TraDo-8B-Instruct", "Gen-Verse/TraDo-8B-Instruct", 8.19, 4),
-        _llada("LLaDA-8B-Instruct"),
-        _llada("LLaDA-1.5"),
-        _member(
-            LLADA_MOE,
-            "LLaDA-MoE-7B-A1B-Instruct",
-            "inclusionAI/LLaDA-MoE-7B-A1B-Instruct",
-            7.36,
-            156895,
-            {156892},
-            156892,
-            vocab_size=157184,
-            block_size=32,
-            context_limit=8192,
+        _published(SDAR, "Gen-Verse/TraDo-4B-Instruct", 4.41, 4, _QWEN3),
+        _published(SDAR, "Gen-Verse/TraDo-8B-Instruct", 8.19, 4, _QWEN3),
+        _published(LLADA, "GSAI-ML/LLaDA-8B-Instruct", 8.02, 32, _LLADA),
+        _published(LLADA, "GSAI-ML/LLaDA-1.5", 8.02, 32, _LLADA),
+        _published(LLADA_MOE, "inclusionAI/LLaDA-MoE-7B-A1B-Instruct", 7.36, 32, _LING | {"context_limit": 8192}),
+        _published(LLADA2, "inclusionAI/LLaDA2.0-mini", 16.3, 32, _LING),
+        _published(
+            LLADA2, "inclusionAI/LLaDA2.1-mini", 16.3, 32, _LING, "decoded without its editing of committed tokens"
         ),
-        _llada2("LLaDA2.0-mini"),
-        _llada2("LLaDA2.1-mini", _EDITS),
-        _dream("Dream-v0-Instruct-7B", "Dream-org/Dream-v0-Instruct-7B"),
-        _dream("DiffuCoder-7B-Instruct", "apple/DiffuCoder-7B-Instruct"),
-        _fast_dllm("1.5B", 1.78, 151936),
-        _fast_dllm("7B", 7.62, 152064),
+        _published(DREAM, "Dream-org/Dream-v0-Instruct-7B", 7.62, 32, _DREAM),
+        _published(DREAM, "apple/DiffuCoder-7B-Instruct", 7.62, 32, _DREAM),
+        _published(FAST_DLLM, "Efficient-Large-Model/Fast_dLLM_v2_1.5B", 1.78, 32, _QWEN25 | {"vocab_size": 151936}),
+        _published(FAST_DLLM, "Efficient-Large-Model/Fast_dLLM_v2_7B", 7.62, 32, _QWEN25),
     ]
 }
 
