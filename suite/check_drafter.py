@@ -14,7 +14,6 @@ from drafters.guard import DraftTimeoutError
 from suite import trace
 from suite.cells import Cell
 from suite.decoding.decode import Decoded, Pass, decode
-from suite.decoding.policy import Policy
 from suite.decoding.rules import parse_rule
 from suite.decoding.state import State, Visit
 from suite.errors import UserError, first_line
@@ -129,14 +128,7 @@ class _Bench:
     ) -> None:
         spec = target.spec
         self.name, self.target, self.requests = name, target, requests
-        self.policy = Policy(
-            spec.block_size,
-            task.max_new_tokens,
-            parse_rule(rule),
-            temperature,
-            confidence=spec.family.confidence,
-            commit=spec.family.commits[0],
-        )
+        self.policy = spec.policy(task.max_new_tokens, rule=parse_rule(rule), temperature=temperature)
         cell = Cell(
             TARGET, TASK, temperature, rule, 0, "none", 1, PROMPTS, context=target.context_policy, dtype=target.dtype
         )

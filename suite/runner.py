@@ -116,14 +116,12 @@ def prepare(cell: Cell, source: str) -> tuple[Target, Task, list[Request]]:
 
 def reference_policy(cell: Cell, target: Target, task: Task) -> Policy:
     """All that decides the tokens of a cell besides target, prompt and seed; the same for every method of a bundle."""
-    return Policy(
-        block_size=target.spec.block_size,
-        max_new_tokens=task.max_new_tokens,
+    return target.spec.policy(
+        task.max_new_tokens,
         rule=parse_rule(cell.rule),
         temperature=cell.temperature,
         top_k=cell.top_k,
         top_p=cell.top_p,
-        confidence=target.spec.family.confidence,
         commit=cell.commit,
     )
 
@@ -248,7 +246,7 @@ class Session:
 
     def _stale(self, prompt: Sequence[int], seed: int) -> Stale:
         """What earlier passes knew, from one more decode: watching takes time, so nothing timed is watched."""
-        watch = StaleWatch(self.policy, seed, self.target.spec.first_block(len(prompt)))
+        watch = StaleWatch(self.policy, seed)
         decode(self.target, prompt, self.policy, self.baseline.drafter, seed=seed, watch=watch)
         return watch.counts
 

@@ -27,7 +27,7 @@ import tasks.harness
 from drafters.base import Drafter, DraftView, spread, top_tokens
 from drafters.guard import begin, proposals
 from suite.cells import Cell
-from suite.decoding.decode import Decoded, Pass, decode
+from suite.decoding.decode import Pass, decode
 from suite.decoding.noise import request_seed
 from suite.decoding.policy import Policy, Prediction, score
 from suite.decoding.rules import parse_rule
@@ -269,23 +269,18 @@ def record(
 def record_one(header: Header, target: Target, request: Request) -> PromptTrace:
     policy, prompt = header.policy, target.encode(request.prompt)
     seed = request_seed(header.seed, request.prompt)
-    seen: list[tuple[State, State, Tensor, Tensor, Tensor]] = []
-    first = target.spec.first_block(len(prompt))
-    stale = StaleWatch(policy, seed, first)
+    steps: list[Step] = []
+    stale = StaleWatch(policy, seed)
 
-    def watch(state: State, prediction: Prediction, after: State, logits: Tensor) -> None:
-        block = first + sum(len(one) == policy.block_size and MASK not in one for _, one, *_ in seen)
+    def watch(block: int, state: State, prediction: Prediction, after: State, logits: Tensor) -> None:
+        if len(state) < policy.block_size:  # a first token that was decided ahead is part of the block's opening
+            return
         scores = score(logits, state, policy, seed, block).scores.topk(2, dim=-1).values
-        top = top_tokens(logits[masked(state)], policy)
-        seen.append((state, after, *top, (scores[:, 0] - scores[:, 1]).float().cpu()))
-        stale(state, prediction, after, logits)
+        margins = (scores[:, 0] - scores[:, 1]).float().cpu()
+        steps.append(Step(block, state, after, *top_tokens(logits[masked(state)], policy), margins))
+        stale(block, state, prediction, after, logits)
 
-    done: Decoded = decode(target, prompt, policy, drafters.make("none"), seed=seed, watch=watch)
-    steps = [
-        Step(block, state, after, log_probs, token_ids, margins)
-        for (block, _), (state, after, log_probs, token_ids, margins) in zip(done.visits, seen, strict=True)
-        if len(state) == policy.block_size  # a first token that was decided ahead is part of the block's opening
-    ]
+    done = decode(target, prompt, policy, drafters.make("none"), seed=seed, watch=watch)
     return PromptTrace(
         doc_id=request.doc_id,
         prompt_hash=hashlib.sha256(request.prompt.encode()).hexdigest()[:16],

@@ -60,8 +60,8 @@ class Decoded:
         return self.commit_s + sum(p.draft_s + p.verify_s + p.host_s for p in self.passes)
 
 
-Watch = Callable[[State, Prediction, State, Tensor], None]
-"""Called at each step with the state, the target's prediction, the next state and the logits `[B, V]`.
+Watch = Callable[[int, State, Prediction, State, Tensor], None]
+"""Called at each step: the block's index, the state, the target's prediction, the next state, the logits `[B, V]`.
 
 Where the target decides a block's first token ahead of its first pass, that step is seen as one of a state `[1]`.
 """
@@ -107,7 +107,7 @@ def decode(
             prediction = predict(ahead[None], state[:1], policy, seed, block)
             token = step(prediction, state[:1], policy.rule)
             if watch:
-                watch(state[:1], prediction, token, ahead[None])
+                watch(block, state[:1], prediction, token, ahead[None])
             state = token + state[1:]
             done.visits.append((block, state))
         while MASK in state:
@@ -128,7 +128,7 @@ def decode(
                 earlier.append(stale)
                 after = step(prediction, state, policy.rule)
                 if watch:
-                    watch(state, prediction, after, stale)
+                    watch(block, state, prediction, after, stale)
                 state = after
                 done.visits.append((block, state))
                 depth += 1

@@ -31,7 +31,7 @@ def diverge(
     )
     seen: list[tuple[State, Tensor]] = []
 
-    def watch(state: State, prediction: Prediction, after: State, logits: Tensor) -> None:
+    def watch(block: int, state: State, prediction: Prediction, after: State, logits: Tensor) -> None:
         seen.append((state, logits))
 
     decode(target, prompt, policy, NoDrafts(), seed=seed, watch=watch)

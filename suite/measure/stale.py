@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from suite.decoding.policy import Policy, Prediction, chosen, predict
-from suite.decoding.state import State
+from suite.decoding.state import MASK, State
 from suite.records import Stale
 
 
@@ -19,20 +19,18 @@ class StaleWatch:
 
     policy: Policy
     seed: int
-    first_block: int
     counts: Stale = field(default_factory=Stale)
     _seen: deque[Tensor] = field(init=False, repr=False)
-    _block: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
         self._seen = deque(maxlen=1 + self.policy.rule.memory)
 
-    def __call__(self, state: State, prediction: Prediction, after: State, logits: Tensor) -> None:
+    def __call__(self, block: int, state: State, prediction: Prediction, after: State, logits: Tensor) -> None:
         if len(state) < self.policy.block_size:  # decided ahead of the block's first pass
             return
         if self._seen:
             *earlier, stale = self._seen
-            guess = predict(stale, state, self.policy, self.seed, self.first_block + self._block, earlier)
+            guess = predict(stale, state, self.policy, self.seed, block, earlier)
             committed = [n for n, i in enumerate(prediction.positions) if after[i] != state[i]]
             right = sum(guess.tokens[n] == prediction.tokens[n] for n in committed)
             self.counts = Stale(
@@ -41,9 +39,7 @@ class StaleWatch:
                 tokens=self.counts.tokens + right,
                 choices=self.counts.choices + (chosen(guess, self.policy.rule) == committed),
             )
-        complete = len(prediction.positions) == len([i for i in prediction.positions if after[i] != state[i]])
-        self._block += complete
-        if complete:
-            self._seen.clear()
-        else:
+        if MASK in after:
             self._seen.append(logits.clone())
+        else:
+            self._seen.clear()

@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor
 
-from suite.decoding.policy import Commit, Confidence, ContextPolicy
+from suite.decoding.policy import Commit, Confidence, ContextPolicy, Policy
 from suite.decoding.state import Row
 
 
@@ -71,6 +71,11 @@ class TargetSpec:
     chat_template: str = ""
     tiny: bool = False
     note: str = ""
+
+    def policy(self, max_new_tokens: int, **choices: Any) -> Policy:
+        """The reference policy; its confidence and way to commit are the family's unless chosen otherwise."""
+        own = {"confidence": self.family.confidence, "commit": self.family.commits[0]}
+        return Policy(self.block_size, max_new_tokens, **own | choices)
 
     def origin(self, prompt_tokens: int) -> int:
         """Where the first block begins: at the start of the sequence, or of the answer."""

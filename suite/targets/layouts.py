@@ -16,7 +16,6 @@ from torch import Tensor
 import drafters
 import tasks.harness
 from suite.decoding.decode import decode
-from suite.decoding.policy import Policy
 from suite.decoding.state import MASK, Row, State, masked
 from suite.targets import catalog, load
 from suite.targets.base import Target
@@ -26,9 +25,7 @@ from suite.targets.native import Layout
 def passes(target: Target, prompts: int, rows: int) -> Iterator[tuple[list[int], list[State]]]:
     """Contexts, and states of the block that follows with parts of its answer masked, from tiny-gsm's first prompts."""
     task, spec = tasks.harness.load("tiny-gsm"), target.spec
-    policy = Policy(
-        spec.block_size, task.max_new_tokens, confidence=spec.family.confidence, commit=spec.family.commits[0]
-    )
+    policy = spec.policy(task.max_new_tokens)
     for request in task.requests(target.chat, prompts):
         ids = target.encode(request.prompt)
         first = spec.first_block(len(ids))

@@ -300,7 +300,7 @@ def test_a_drafter_sees_the_laws_of_the_pass_before() -> None:
     target, spy = StrictToy(salt=5), Spy()
     laws: list[Tensor] = []
 
-    def watch(state: State, prediction: Prediction, after: State, logits: Tensor) -> None:
+    def watch(block: int, state: State, prediction: Prediction, after: State, logits: Tensor) -> None:
         assert prediction.positions == [i for i, token in enumerate(state) if token == MASK]
         assert extends(after, state)
         laws.append(logits.log_softmax(-1))

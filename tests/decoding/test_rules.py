@@ -184,7 +184,7 @@ def test_fixed_may_be_drafted_for(name: str, target: ToyTarget, temperature: flo
 def test_eb_without_leave_commits_one_position_unless_entropies_are_zero(
     target: ToyTarget, temperature: float, prompt: list[int]
 ) -> None:
-    def watch(state: State, prediction: Prediction, after: State, logits: torch.Tensor) -> None:
+    def watch(block: int, state: State, prediction: Prediction, after: State, logits: torch.Tensor) -> None:
         certain = sum(entropy == 0 for entropy in prediction.entropies)
         allowed = min(1 + certain, len(prediction.positions))
         assert state.count(MASK) - after.count(MASK) == allowed
@@ -200,7 +200,7 @@ def test_klass_commits_nothing_for_its_stability_in_the_first_two_passes_of_a_bl
     anything = Klass(1e-9, 1e9)  # from the third pass on, whatever is left
     seen: list[tuple[State, State]] = []
 
-    def watch(state: State, prediction: Prediction, after: State, logits: torch.Tensor) -> None:
+    def watch(block: int, state: State, prediction: Prediction, after: State, logits: torch.Tensor) -> None:
         early = math.inf in prediction.drifts
         assert after == step(prediction, state, Exact() if early else Fixed(SIZE))
         seen.append((state, after))
@@ -217,7 +217,7 @@ def test_klass_commits_nothing_for_its_stability_in_the_first_two_passes_of_a_bl
 def test_what_stale_passes_knew_is_counted_under_every_rule(rule: CommitRule) -> None:
     """A target that never changes its mind: what the pass before would have done is what is done."""
     target, policy = ToyTarget(smooth=1.0, size=8), Policy(8, 8, rule)
-    watch = StaleWatch(policy, 0, 0)
+    watch = StaleWatch(policy, 0)
     done = decode(target, [], policy, drafters.make("none"), watch=watch)
     assert watch.counts.steps == len(done.passes) - 1
     assert watch.counts.tokens == watch.counts.commits

@@ -34,12 +34,12 @@ def test_acceptance_is_consistent_and_monotone(depths: list[list[int]]) -> None:
 def test_a_law_that_ignores_the_state_is_never_stale() -> None:
     for temperature in (0.0, 1.0):
         policy = Policy(SIZE, 12, temperature=temperature)
-        watch = StaleWatch(policy, seed=3, first_block=1)
+        watch = StaleWatch(policy, seed=3)
         target = ToyTarget(smooth=1.0, salt=2)
         done = decode(target, [1, 2, 3, 4, 1], policy, drafters.make("none"), seed=3, watch=watch)
         blocks = len({block for block, _ in done.visits})
         assert watch.counts.steps == watch.counts.commits == len(done.visits) - blocks
         assert watch.counts.tokens == watch.counts.choices == watch.counts.steps
-    changing = StaleWatch(Policy(SIZE, 12), seed=3, first_block=0)
+    changing = StaleWatch(Policy(SIZE, 12), seed=3)
     decode(ToyTarget(smooth=0.0), [], Policy(SIZE, 12), drafters.make("none"), seed=3, watch=changing)
     assert changing.counts.tokens < changing.counts.steps

@@ -17,6 +17,7 @@ from suite.errors import UserError
 from suite.targets.base import Target
 from suite.trace import Header, PromptTrace, Trace
 from tasks.harness import Request
+from tests.drafters.traces import TRAIN
 from tests.toy import ToyTarget
 
 
@@ -32,24 +33,14 @@ CELL = Cell("toy", "sums", 0.0, "exact", 0, "none", 1, 0)
 
 
 def made_header(target: Target, rule: str = "exact", temperature: float = 0.0) -> Header:
-    return Header(
-        target="toy",
-        weights="w",
-        context="cached",
-        dtype="float32",
-        task="sums",
-        task_version="1",
+    spec = target.spec
+    return replace(
+        TRAIN,
         split="test",
-        seed=3,
-        block_size=target.spec.block_size,
-        vocab_size=target.spec.vocab_size,
-        max_new_tokens=14,
+        block_size=spec.block_size,
+        vocab_size=spec.vocab_size,
         rule=rule,
         temperature=temperature,
-        top_k=0,
-        top_p=1.0,
-        confidence="tempered",
-        commit="fused",
     )
 
 

@@ -15,7 +15,6 @@ from transformers import AutoTokenizer
 import drafters
 import tasks.harness
 from suite.decoding.decode import decode
-from suite.decoding.policy import Policy
 from suite.errors import UserError
 from suite.targets import catalog, load
 from suite.targets.base import TargetSpec
@@ -71,9 +70,7 @@ def test_it_can_do_some_of_its_tasks(spec: TargetSpec) -> None:
     target, scores = load.load(spec), []
     for name in TASKS:
         task = tasks.harness.load(name)
-        policy = Policy(
-            spec.block_size, task.max_new_tokens, confidence=spec.family.confidence, commit=spec.family.commits[0]
-        )
+        policy = spec.policy(task.max_new_tokens)
         for request in task.requests(target.chat, 4):
             done = decode(target, target.encode(request.prompt), policy, drafters.make("none"))
             text = tasks.harness.cut(target.decode(done.tokens), request.until)

@@ -16,7 +16,6 @@ import drafters
 import tasks.harness
 from suite.decoding.decode import decode
 from suite.decoding.noise import request_seed
-from suite.decoding.policy import Policy
 from suite.measure.stale import StaleWatch
 from suite.targets import catalog, load
 from suite.targets.base import Target, TargetSpec
@@ -54,19 +53,16 @@ class Measured:
 
 def measure(target: Target, prompts: int | None) -> Measured:
     """Exact decoding of every task's test prompts (the first `prompts`) at T = 0 and T = 1, seed 0."""
-    spec = target.spec
     accuracy, changed, seen = {}, [], []
     for name in TASKS:
         task = tasks.harness.load(name)
-        plain = Policy(
-            spec.block_size, task.max_new_tokens, confidence=spec.family.confidence, commit=spec.family.commits[0]
-        )
+        plain = target.spec.policy(task.max_new_tokens)
         policies = [plain, replace(plain, temperature=1.0)]
         scores: list[list[float]] = [[], []]
         for request in task.requests(target.chat, prompts):
             ids, seed = target.encode(request.prompt), request_seed(0, request.prompt)
             answers = []
-            cold = StaleWatch(plain, seed, spec.first_block(len(ids)))
+            cold = StaleWatch(plain, seed)
             for policy, score, watch in zip(policies, scores, (cold, None), strict=True):
                 tokens = decode(target, ids, policy, drafters.make("none"), seed=seed, watch=watch).tokens
                 text = tasks.harness.cut(target.decode(tokens), request.until)
