@@ -30,4 +30,5 @@ def _sections(made: Sequence[Part]) -> Iterator[str]:
             if fought := list(duel.duels(part.frame, champion)):
                 yield f"**{champion} against**\n"
                 yield tables.markdown(duel.COLUMNS, fought)
-    yield f"{tables.METHODS_NOTE}\n\n{tables.ACCEPTANCE_NOTE}\n\n{tables.BASELINES_NOTE}\n\n{duel.NOTE}\n"
+    notes = "\n\n".join(dict.fromkeys(part.note for part in made))
+    yield f"{notes}\n\n{tables.ACCEPTANCE_NOTE}\n\n{tables.BASELINES_NOTE}\n\n{duel.NOTE}\n"

@@ -74,6 +74,8 @@ def list_(
         if kind in ("", name):
             table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
             table.add_column(no_wrap=True)
+            for _ in entries[0][1:]:
+                table.add_column(overflow="fold")  # a command that is cut off cannot be typed
             for entry in entries:
                 table.add_row(*map(escape, entry))
             show.print(f"[bold]{name}[/]", table, "")
@@ -236,7 +238,8 @@ def report(grid_name: GridName, results: Results = HERE, drafter: Added = None, 
     path, made = reports.write(wanted.name, wanted.about, store, wanted.cells())
     for part in made:
         show.print(tables.terminal(part.setting.title, part.columns, part.lines, show.width), "")
-    show.print(tables.METHODS_NOTE if made else "nothing is done yet", style="dim")
+    for note in dict.fromkeys(part.note for part in made) or ["nothing is done yet"]:
+        show.print(note, style="dim")
     missing = sum(not store.done(cell) for cell in wanted.cells())
     if made and missing:
         show.print(

@@ -32,7 +32,7 @@ class Fit:
         """In a few words for people."""
         needs = f"{self.needs:.0f} GiB" if self.needs >= 1 else "under 1 GiB"
         if self.needs > self.there:
-            return f"too big: {needs} of {self.where} memory, {self.there:.0f} there"
+            return f"too big: {self.needs:.0f} of {self.there:.0f} GiB {self.where}"
         return f"ready, {needs}" if self.present else f"no weights, {needs}"
 
 

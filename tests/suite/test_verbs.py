@@ -185,10 +185,12 @@ def test_targets_that_this_machine_lacks_are_no_fault_and_come_with_the_command(
     monkeypatch.setattr("os.sysconf", lambda name: {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**18 * 24}[name])
     for verb in ("doctor", "list"):
         said = spotbench(verb).out
-        assert "too big: 37 GiB of CPU memory, 24 there" in said
+        assert "too big: 37 of 24 GiB CPU" in said
         assert "no weights, 8 GiB" in said
         assert "hf download JetLM/SDAR-8B-Chat-b32" in said
     assert spotbench("doctor").code == 0
+    monkeypatch.setattr(cli.show, "width", 60)
+    assert "…" not in spotbench("list", "targets").out, "a command that is cut off cannot be typed"
     assert "which six it took is not known to us" in spotbench("list", "targets").out
 
 
