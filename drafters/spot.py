@@ -34,8 +34,8 @@ ODDS = 16.0
 """Log-probabilities and log-odds are clamped to these before they are scaled to about [-1, 1]."""
 
 
-def features(view: DraftView, states: Sequence[State], coupled: bool = True) -> Tensor:
-    """What the network reads of states drafted from a view: `[n, B, FEATURES]`.
+class Reader:
+    """What the network reads of a view and of states drafted from it.
 
     Of each open position of the view: its stale log-probabilities, their entropy, the lead of the first over the
     second, the log-odds of the first (a probability near 1 says little, its distance from 1 much) and its rank in them.
@@ -43,34 +43,38 @@ def features(view: DraftView, states: Sequence[State], coupled: bool = True) -> 
     the step to come: its log-probability, log-odds, lead, and whether it is the most likely one; how far the draft
     reaches.
     """
-    size = len(view.state)
-    open_ = torch.tensor([token == MASK for token in view.state])
-    logp = F.pad(view.log_probs, (0, STALE_TOKENS - view.log_probs.shape[-1]), value=FLOOR).clamp(min=FLOOR)
-    odds = log_odds(logp, torch.zeros(size, 1, dtype=torch.long))
-    rank = 1 / (1 + (odds[:, None] < odds[None, :]).float().mul(open_.float()).sum(-1))
-    base = torch.cat(
-        [
-            1 + logp / 10,
-            torch.stack([-(logp.exp() * logp).sum(-1) / 3, (logp[:, 0] - logp[:, 1]) / 8, odds / 8, rank], -1),
-        ],
-        -1,
-    )
-    now = torch.tensor(states)
-    masked_now = now == MASK
-    drafted = open_ & ~masked_now
-    beside = F.pad((~masked_now).float(), (1, 1), value=0.5)
-    drawn = torch.stack([_drawn(view, logp, size - int(m.sum()), coupled) for m in masked_now])
-    reach = drafted.sum(-1, keepdim=True).expand(-1, size) / 8
-    own = torch.stack([masked_now, drafted, ~open_.expand_as(drafted), beside[:, :-2], beside[:, 2:], reach], -1)
-    return torch.cat([(base * open_[:, None]).expand(len(states), -1, -1), own, drawn * masked_now[..., None]], -1)
 
+    def __init__(self, view: DraftView, coupled: bool = True) -> None:
+        self.view, self.coupled = view, coupled
+        size = len(view.state)
+        self._open = torch.tensor([token == MASK for token in view.state])
+        logp = F.pad(view.log_probs, (0, STALE_TOKENS - view.log_probs.shape[-1]), value=FLOOR).clamp(min=FLOOR)
+        odds = log_odds(logp, torch.zeros(size, 1, dtype=torch.long))
+        rank = 1 / (1 + (odds[:, None] < odds[None, :]).float().mul(self._open.float()).sum(-1))
+        shape = [-(logp.exp() * logp).sum(-1) / 3, (logp[:, 0] - logp[:, 1]) / 8, odds / 8, rank]
+        self._base = torch.cat([1 + logp / 10, torch.stack(shape, -1)], -1) * self._open[:, None]
+        self._logp = logp
+        self._draws: dict[int, Tensor] = {}
 
-def _drawn(view: DraftView, logp: Tensor, committed: int, coupled: bool) -> Tensor:
-    """Of the token that a step draws: log-probability, log-odds, lead, whether it is the most likely: `[B, 4]`."""
-    scores, order = view.scores(committed, coupled=coupled).sort(dim=-1, descending=True, stable=True)
-    first = order[:, :1]
-    lead = (scores[:, 0] - scores[:, 1]).clamp(max=ODDS).float() / 8
-    return torch.stack([1 + logp.gather(-1, first)[:, 0] / 10, log_odds(logp, first) / 8, lead, first[:, 0] == 0], -1)
+    def __call__(self, states: Sequence[State]) -> Tensor:
+        """`[n, B, FEATURES]`."""
+        now = torch.tensor(states) == MASK
+        drafted = self._open & ~now
+        beside = F.pad((~now).float(), (1, 1), value=0.5)
+        reach = drafted.sum(-1, keepdim=True).expand_as(now) / 8
+        own = torch.stack([now, drafted, ~self._open.expand_as(now), beside[:, :-2], beside[:, 2:], reach], -1)
+        drawn = torch.stack([self._drawn(len(state) - state.count(MASK)) for state in states]) * now[..., None]
+        return torch.cat([self._base.expand(len(states), -1, -1), own, drawn], -1)
+
+    def _drawn(self, committed: int) -> Tensor:
+        """Of the token that a step draws: log-probability, log-odds, lead, whether it is the most likely: `[B, 4]`."""
+        if committed not in self._draws:
+            scores, order = self.view.scores(committed, coupled=self.coupled).sort(dim=-1, descending=True, stable=True)
+            first, logp = order[:, :1], self._logp
+            lead = (scores[:, 0] - scores[:, 1]).clamp(max=ODDS).float() / 8
+            parts = [1 + logp.gather(-1, first)[:, 0] / 10, log_odds(logp, first) / 8, lead, first[:, 0] == 0]
+            self._draws[committed] = torch.stack(parts, -1)
+        return self._draws[committed]
 
 
 def log_odds(logp: Tensor, which: Tensor) -> Tensor:
@@ -177,12 +181,13 @@ class Spot(Drafter):
             self.name += "-uncoupled"
 
     def propose(self, view: DraftView, rows: int) -> list[State]:
-        return best_first(view.state, rows, lambda states: self._children(view, states), TOGETHER)
+        reader = Reader(view, self.coupled)
+        return best_first(view.state, rows, lambda states: self._children(reader, states), TOGETHER)
 
     @torch.inference_mode()
-    def _children(self, view: DraftView, states: Sequence[State]) -> list[list[tuple[State, float]]]:
-        slots = masked(view.state)
-        scores = self.network(features(view, states, self.coupled)[:, slots], torch.tensor(slots))
+    def _children(self, reader: Reader, states: Sequence[State]) -> list[list[tuple[State, float]]]:
+        view, slots = reader.view, masked(reader.view.state)
+        scores = self.network(reader(states)[:, slots], torch.tensor(slots))
         steps = []
         for state, scored in zip(states, scores, strict=True):
             at = [n for n, i in enumerate(slots) if state[i] == MASK]

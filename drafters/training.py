@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from drafters.spot import OPEN_AT, SpotConfig, SpotNetwork, features
+from drafters.spot import OPEN_AT, Reader, SpotConfig, SpotNetwork
 from suite.decoding.state import MASK
 from suite.errors import UserError
 from suite.trace import Header, PromptTrace, Step, Trace
@@ -85,7 +85,7 @@ def _of_view(stale: Step, coming: Sequence[Step], header: Header, seed: int) -> 
         choice = view.choice(len(step.state) - step.state.count(MASK))
         for i in step.committed:
             right[n, i] = choice.tokens[i][0] == step.after[i]
-    inputs = features(view, [step.state for step in coming])
+    inputs = Reader(view)([step.state for step in coming])
     return inputs.half(), commits, right, torch.arange(len(coming))
 
 

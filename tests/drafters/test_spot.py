@@ -15,7 +15,7 @@ from drafters import training
 from drafters.base import DraftView
 from drafters.best_first import BestFirst
 from drafters.search import best_first
-from drafters.spot import FEATURES, OPEN_AT, Spot, SpotConfig, SpotNetwork, features
+from drafters.spot import FEATURES, OPEN_AT, Reader, Spot, SpotConfig, SpotNetwork
 from drafters.spot_sets import SpotSets, commit_sets, platt
 from drafters.training import Recipe, Training, collect
 from suite import trace
@@ -53,7 +53,7 @@ def test_what_was_filled_before_the_view_may_be_left_out(temperature: float) -> 
     for view in views(temperature=temperature):
         open_ = masked(view.state)
         states = [view.state, *Spot(network=made).propose(view, 4)]
-        inputs = features(view, states)
+        inputs = Reader(view)(states)
         assert inputs.shape == (len(states), 6, FEATURES)
         assert bool(inputs.isfinite().all())
         assert (inputs[..., OPEN_AT] > 0).tolist() == [[token == MASK for token in state] for state in states]
@@ -65,10 +65,10 @@ def test_the_drawn_token_is_the_coupled_one() -> None:
     """At a temperature the features change with the noise of the step; uncoupled ones and those at T = 0 do not."""
     view = views(temperature=1.0)[0]
     other = replace(view, seed=view.seed + 1, _choices={})
-    assert not features(view, [view.state]).equal(features(other, [view.state]))
-    assert features(view, [view.state], coupled=False).equal(features(other, [view.state], coupled=False))
+    assert not Reader(view)([view.state]).equal(Reader(other)([view.state]))
+    assert Reader(view, coupled=False)([view.state]).equal(Reader(other, coupled=False)([view.state]))
     cold = views()[0]
-    assert features(cold, [cold.state]).equal(features(replace(cold, seed=9, _choices={}), [cold.state]))
+    assert Reader(cold)([cold.state]).equal(Reader(replace(cold, seed=9, _choices={}))([cold.state]))
 
 
 def test_an_untrained_network_drafts_in_the_order_of_best_first() -> None:

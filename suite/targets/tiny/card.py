@@ -8,7 +8,9 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 from safetensors import safe_open
 
@@ -90,7 +92,6 @@ def write(spec: TargetSpec, measured: Measured) -> Path:
     folder = Path(spec.source)
     training = json.loads((folder / "training.json").read_text())
     recipe, losses = training["recipe"], training["loss"]
-    causal = [loss for step, loss in losses if step <= recipe["causal_steps"]]
     weights = folder / "model.safetensors"
     lines = [
         f"# {spec.name}",
@@ -108,15 +109,14 @@ def write(spec: TargetSpec, measured: Measured) -> Path:
         "* Data: endless problems of the train split of " + ", ".join(TASKS) + " (`tasks/tiny.py`), each with one of "
         "several worked answers drawn at random. Which split a prompt is in is decided by its hash, so no test prompt "
         "is ever seen.",
-        (f"* Recipe: {recipe['causal_steps']} steps autoregressive, then " if causal else "* Recipe: ")
-        + f"{recipe['diffusion_steps']} steps of block "
-        f"diffusion (answer blocks noised, {recipe['noised_copies']} copies each, noise level stratified, weight 1/p), "
-        f"{recipe['batch']} conversations a step; Muon for the matrices ({recipe['muon_lr']}), AdamW for the rest "
-        f"({recipe['adam_lr']}), rates falling linearly; float32 on a CPU, {training['seconds'] / 60:.0f} minutes on 2 "
-        f"cores; seed {recipe['seed']}.",
-        "* Loss: "
-        + (f"{causal[-1]} after the autoregressive part, " if causal else "")
-        + f"{losses[-1][1]} at the end. All of it is in `training.json`.",
+        "* Recipe: "
+        + (f"from the weights of {recipe['ancestor']}, " if recipe["ancestor"] else "")
+        + ", then ".join(map(_stage, recipe["stages"]))
+        + f". Muon for the matrices ({recipe['muon_lr']}), AdamW for the rest ({recipe['adam_lr']}), rates falling "
+        f"linearly in each part; float32 on a CPU, {training['seconds'] / 60:.0f} minutes on one core; seed "
+        f"{recipe['seed']}.",
+        "* Loss: " + ", ".join(f"{loss} {after}" for loss, after in _losses(recipe["stages"], losses)) + ". All of it "
+        "is in `training.json`.",
         f"* Again: `python -m suite.targets.tiny.train {spec.name}`, then `python -m suite.targets.tiny.card "
         f"{spec.name}`.",
         "",
@@ -138,6 +138,25 @@ def write(spec: TargetSpec, measured: Measured) -> Path:
     path = folder / "README.md"
     path.write_text("\n".join(lines), encoding="utf-8")
     return path
+
+
+def _stage(stage: dict[str, Any]) -> str:
+    made = f"{stage['steps']} steps of {stage['batch']} conversations"
+    if stage["kind"] == "causal":
+        return f"{made}, autoregressive"
+    copies = f"{stage['copies']} noised {'copy' if stage['copies'] == 1 else 'copies'}"
+    rate = "" if stage["rate"] == 1 else f", at {stage['rate']:g} of the rates"
+    return (
+        f"{made}, block diffusion with {stage['kind']} attention ({copies} of each answer block, noise level "
+        f"stratified, weight 1/p{rate})"
+    )
+
+
+def _losses(stages: list[dict[str, Any]], log: list[list[float]]) -> list[tuple[float, str]]:
+    """The last loss of every part."""
+    ends = accumulate(stage["steps"] for stage in stages)
+    last = [[loss for step, loss in log if step <= end][-1] for end in ends]
+    return [(loss, f"at the end of part {n}") for n, loss in enumerate(last, 1)]
 
 
 def _parameters(weights: Path) -> int:

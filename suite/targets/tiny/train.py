@@ -6,10 +6,10 @@
 * Fast-dLLM v2 (arXiv 2509.26328): the same, but row i-1 predicts token i, as before the adaptation. A block's
   first token is never masked: the clean blocks' last rows learn it.
 * LLaDA (arXiv 2502.09992), Dream (arXiv 2508.15487): the whole conversation attends to all of itself; every noised
-  copy of an answer block is a sequence of its own, in which later blocks are masked. Dream's row i-1 predicts token
-  i, LLaDA has no autoregressive part.
+  copy of an answer block is a sequence of its own, in which later blocks are masked. Dream's row i-1 predicts token i.
 
-The autoregressive part knows nothing of what comes after it, so targets of one shape share their ancestor.
+A step with full attention costs as much as one with block-causal attention and teaches a third of the blocks, so
+those two learn the tasks block-causally first, unlike their models: Dream has Fast-dLLM for an ancestor.
 
 `python -m suite.targets.tiny.train tiny-sdar-b16` makes the checkpoint again from its seed. Work in
 progress lies under `--work`, is saved every few minutes, and is taken up again by the same command.
@@ -28,6 +28,7 @@ from typing import Any
 
 import torch
 import transformers
+from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
@@ -38,12 +39,26 @@ SAVE_SECONDS = 120
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """All that decides the weights. Step counts are optimiser steps of `batch` conversations.
+class Stage:
+    """`kind`: "causal" (next token), "block-causal" or "full" (noised blocks, by the attention they see).
 
-    `shift`: 1 where row i-1 predicts token i. `attention`: "block-causal" or "full". `experts`: 0 for a dense
-    feed-forward; of several, two work on each token. `restart`: the diffusion step at which the rates begin anew.
-    `ancestor`: the target of the same shape whose autoregressive part it begins with.
+    `steps` are optimiser steps of `batch` conversations, `copies` the noised copies of each answer block, `rate` the
+    peak of the learning rates as a share of the recipe's.
+    """
+
+    kind: str
+    steps: int
+    batch: int = 32
+    copies: int = 2
+    rate: float = 1.0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides the weights.
+
+    `shift`: 1 where row i-1 predicts token i. `experts`: 0 for a dense feed-forward; of several, two work on each
+    token. `ancestor`: the target of the same shape whose finished weights it begins with.
     """
 
     native_class: str
@@ -53,38 +68,40 @@ class Recipe:
     heads: int
     kv_heads: int
     intermediate: int
+    stages: tuple[Stage, ...]
     experts: int = 0
     shift: int = 0
-    attention: str = "block-causal"
-    vocab_size: int = 832
-    batch: int = 32
-    noised_copies: int = 2
-    causal_steps: int = 600
-    diffusion_steps: int = 5000
-    restart: int = 0
     ancestor: str = ""
+    vocab_size: int = 832
     muon_lr: float = 0.02
     adam_lr: float = 3e-3
     seed: int = 0
 
+    @property
+    def steps(self) -> int:
+        return sum(stage.steps for stage in self.stages)
+
 
 _DENSE: dict[str, Any] = {"hidden": 128, "layers": 4, "heads": 4, "kv_heads": 2, "intermediate": 384}
-_FULL: dict[str, Any] = {"attention": "full", "noised_copies": 1, "batch": 24}
+_DEEP: dict[str, Any] = {"hidden": 96, "layers": 6, "heads": 4, "kv_heads": 2, "intermediate": 288}
+_CAUSAL, _FULL = Stage("causal", 600), Stage("full", 2500, batch=24, copies=1, rate=0.5)
 
 RECIPES = {
-    "tiny-sdar-b16": Recipe("Qwen3ForCausalLM", 16, **_DENSE),
-    "tiny-sdar-b8": Recipe(
-        "Qwen3ForCausalLM", 8, hidden=96, layers=6, heads=4, kv_heads=2, intermediate=288, diffusion_steps=3000
-    ),
+    "tiny-sdar-b16": Recipe("Qwen3ForCausalLM", 16, **_DENSE, stages=(_CAUSAL, Stage("block-causal", 5000))),
+    "tiny-sdar-b8": Recipe("Qwen3ForCausalLM", 8, **_DEEP, stages=(_CAUSAL, Stage("block-causal", 3000))),
     "tiny-sdar-moe-b16": Recipe(
-        "Qwen3MoeForCausalLM", 16, **_DENSE | {"intermediate": 80}, experts=8, diffusion_steps=3000
+        "Qwen3MoeForCausalLM",
+        16,
+        **_DENSE | {"intermediate": 80},
+        experts=8,
+        stages=(_CAUSAL, Stage("block-causal", 3000)),
     ),
     "tiny-llada": Recipe(
-        "LlamaForCausalLM", 16, **_DENSE | {"kv_heads": 4}, **_FULL, causal_steps=0, diffusion_steps=5500
+        "LlamaForCausalLM", 16, **_DENSE | {"kv_heads": 4}, stages=(_CAUSAL, Stage("block-causal", 3600), _FULL)
     ),
-    "tiny-dream": Recipe("Qwen2ForCausalLM", 16, **_DENSE, **_FULL, shift=1, diffusion_steps=7000, restart=4500),
+    "tiny-dream": Recipe("Qwen2ForCausalLM", 16, **_DENSE, shift=1, ancestor="tiny-fast-dllm-b16", stages=(_FULL,)),
     "tiny-fast-dllm-b16": Recipe(
-        "Qwen2ForCausalLM", 16, **_DENSE, shift=1, ancestor="tiny-dream", diffusion_steps=3600
+        "Qwen2ForCausalLM", 16, **_DENSE, shift=1, stages=(_CAUSAL, Stage("block-causal", 4500))
     ),
 }
 MAX_ANSWER = 64
@@ -227,7 +244,6 @@ class Training:
 
     def __init__(self, recipe: Recipe, work: Path) -> None:
         self.recipe, self.work = recipe, work
-        self.ancestor = RECIPES.get(recipe.ancestor, recipe)
         torch.manual_seed(recipe.seed)
         self.tokenizer = build_tokenizer(recipe.vocab_size, recipe.seed)
         self.model: PreTrainedModel = getattr(transformers, recipe.native_class)(model_config(recipe, self.tokenizer))
@@ -243,26 +259,17 @@ class Training:
         work.mkdir(parents=True, exist_ok=True)
         if (work / "state.pt").exists():
             self._load()
+        elif recipe.ancestor:
+            self.model.load_state_dict(load_file(Path(__file__).parent / recipe.ancestor / "model.safetensors"))
 
     def run(self) -> None:
-        recipe, pad, mask = self.recipe, self.tokenizer.pad_token_id, self.tokenizer.mask_token_id
-        total = recipe.causal_steps + recipe.diffusion_steps
+        total = self.recipe.steps
         saved, recent = time.monotonic(), 0.0
         while self.step < total:
             began = time.monotonic()
-            rng = random.Random(f"{recipe.seed}/{self.step}")
-            causal = self.step < recipe.causal_steps
-            picked = _bucket(self.tokenizer, self.ancestor if causal else recipe, rng)
-            of_stage = self.step if causal else self.step - recipe.causal_steps
-            if causal:
-                batch = causal_batch(picked, pad)
-                rate = _schedule(of_stage, recipe.causal_steps, floor=0.3)
-            else:
-                noise = full_batch if recipe.attention == "full" else block_causal_batch
-                batch = noise(picked, recipe.block, recipe.shift, pad, mask, recipe.noised_copies, rng)
-                anew = of_stage >= recipe.restart
-                begin, end = (recipe.restart, recipe.diffusion_steps) if anew else (0, recipe.restart)
-                rate = _schedule(of_stage - begin, end - begin, floor=0.0)
+            stage, of_stage = self._stage()
+            batch = self._batch(stage, random.Random(f"{self.recipe.seed}/{self.step}"))
+            rate = stage.rate * _schedule(of_stage, stage.steps, floor=0.3 if stage.kind == "causal" else 0.0)
             logits = self.model(
                 batch.ids, attention_mask=batch.attention, position_ids=batch.positions, use_cache=False
             )
@@ -282,9 +289,26 @@ class Training:
             if self.step % 50 == 0:
                 self.log.append((self.step, round(recent, 4)))
                 print(f"step {self.step}/{total}  loss {recent:.3f}  {self.seconds / self.step:.2f} s/step", flush=True)
-            if time.monotonic() - saved > SAVE_SECONDS or self.step in (recipe.causal_steps, total):
+            if time.monotonic() - saved > SAVE_SECONDS or of_stage + 1 == stage.steps:
                 self._save()
                 saved = time.monotonic()
+
+    def _stage(self) -> tuple[Stage, int]:
+        """The stage that the next step is in, and which step of it that is."""
+        of_stage = self.step
+        for stage in self.recipe.stages:
+            if of_stage < stage.steps:
+                return stage, of_stage
+            of_stage -= stage.steps
+        raise ValueError("the training is at its end")
+
+    def _batch(self, stage: Stage, rng: random.Random) -> Batch:
+        recipe, pad, mask = self.recipe, self.tokenizer.pad_token_id, self.tokenizer.mask_token_id
+        picked = _bucket(self.tokenizer, recipe.block, stage, rng)
+        if stage.kind == "causal":
+            return causal_batch(picked, pad)
+        noised = {"block-causal": block_causal_batch, "full": full_batch}[stage.kind]
+        return noised(picked, recipe.block, recipe.shift, pad, mask, stage.copies, rng)
 
     def _save(self) -> None:
         state = {
@@ -346,13 +370,12 @@ def model_config(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Pretrain
     return config
 
 
-def _bucket(tokenizer: PreTrainedTokenizerFast, recipe: Recipe, rng: random.Random) -> list[Sample]:
+def _bucket(tokenizer: PreTrainedTokenizerFast, block: int, stage: Stage, rng: random.Random) -> list[Sample]:
     """One batch of similar length, so that little is padded."""
-    blocks_from = "answer" if recipe.attention == "full" else "sequence"
-    stream = samples(tokenizer, recipe.block, rng.getrandbits(32), blocks_from)
-    pool = sorted((next(stream) for _ in range(4 * recipe.batch)), key=lambda sample: (len(sample[0]), sample[1]))
-    start = rng.randrange(4) * recipe.batch
-    return pool[start : start + recipe.batch]
+    stream = samples(tokenizer, block, rng.getrandbits(32), "answer" if stage.kind == "full" else "sequence")
+    pool = sorted((next(stream) for _ in range(4 * stage.batch)), key=lambda sample: (len(sample[0]), sample[1]))
+    start = rng.randrange(4) * stage.batch
+    return pool[start : start + stage.batch]
 
 
 def _schedule(step: int, steps: int, floor: float) -> float:
