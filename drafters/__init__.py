@@ -2,7 +2,7 @@
 
 from drafters import best_first, bounds, chain, spiffy, spot, spot_sets
 from drafters.base import Choice, Drafter, DraftError, DraftView, register
-from drafters.registry import about, file_of, known, make, names, new, plugins
+from drafters.registry import about, file_of, known, make, names, new, plugins, uncoupled
 
 __all__ = [
     "Choice",
@@ -23,4 +23,5 @@ __all__ = [
     "spiffy",
     "spot",
     "spot_sets",
+    "uncoupled",
 ]

@@ -58,6 +58,11 @@ def known(name: str, file: str = "") -> str:
     raise UserError(f"unknown drafter {name!r}; known: {', '.join(names())}; or file.py:Class")
 
 
+def uncoupled(name: str) -> bool:
+    """Whether it is the twin of a shipped drafter that does not share the target's noise."""
+    return name in _REGISTRY and name.endswith("-uncoupled")
+
+
 def make(name: str, file: str = "") -> Drafter:
     """A fresh drafter. Arguments and errors are those of `known`, and what its class raises."""
     name = known(name, file)

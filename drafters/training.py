@@ -144,9 +144,15 @@ class Training:
         if (work / "state.pt").exists():
             self._load()
 
-    def run(self, tell: Callable[[int, dict[str, float]], None] = lambda *_: None) -> None:
-        """`tell` is called after every step with what is known of the run."""
+    def run(
+        self,
+        tell: Callable[[int, dict[str, float]], None] = lambda *_: None,
+        note: Callable[[dict[str, float]], None] = lambda *_: None,
+    ) -> None:
+        """`tell` is called after every step with what is known of the run, `note` with every entry of its log."""
         recipe, saved = self.recipe, time.monotonic()
+        for entry in self.log:
+            note(entry)
         loss = math.nan
         while self.step < recipe.steps:
             began = time.monotonic()
@@ -168,6 +174,7 @@ class Training:
             self.seconds += time.monotonic() - began
             if self.step % 250 == 0 or self.step == recipe.steps:
                 self.log.append({"step": self.step, "loss": round(loss, 4), "accuracy": round(self.accuracy()[0], 4)})
+                note(self.log[-1])
             if time.monotonic() - saved > SAVE_SECONDS or self.step == recipe.steps:
                 self._save()
                 saved = time.monotonic()

@@ -10,7 +10,7 @@ from suite.measure.stats import Interval, ratio
 
 CHAMPIONS = ("spot", "spot-sets")
 NOT_RIVALS = ("none", "oracle", "perfect", "random")
-"""The baseline, the bounds and the test double. Uncoupled twins are no rivals either."""
+"""The baseline, the bounds and the test double. Nor is the champion's uncoupled twin; those of rivals are."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def duels(part: pd.DataFrame, champion: str, least_rows: int = 3) -> Iterator[Du
     for rows, budget in part[part["rows"] >= least_rows].groupby("rows", sort=True):
         own = budget[budget["drafter"] == champion].set_index(keys)["passes"]
         for rival, other in budget.groupby("drafter", sort=False):
-            if rival in (champion, *NOT_RIVALS) or str(rival).endswith("-uncoupled") or own.empty:
+            if rival in (champion, f"{champion}-uncoupled", *NOT_RIVALS) or own.empty:
                 continue
             both = pd.concat([own, other.set_index(keys)["passes"]], axis=1, keys=["own", "rival"], join="inner")
             tasks = [str(task) for task, _ in both.index]

@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -172,10 +172,17 @@ def train(
     traces: Traces = RECORDED,
     steps: int = 6000,
     seed: int = 0,
+    wandb: Annotated[
+        bool,
+        typer.Option("--wandb", help="Its curve as a Weights & Biases run in DIR, offline unless WANDB_MODE is set."),
+    ] = False,
 ) -> None:
     """Train a drafter's network on the train-split traces of a target. Run it again to go on after an interruption."""
     with _starting():
+        from dataclasses import asdict
+
         from drafters import training
+        from suite import tracking
         from suite.trace import find
 
     if drafter not in ("spot", "spot-sets"):
@@ -188,8 +195,11 @@ def train(
             find(traces, target, "train", rule), recipe, lambda n, of: tell("reading traces", n, of)
         )
         run = training.Training(recipe, data, out / "work")
+        config = {"drafter": drafter, **asdict(recipe), **data.source}
+        tracked = tracking.curve(f"{drafter} {target}", config, out, _warn) if wandb else nullcontext(lambda _: None)
         tell = begin(1)
-        run.run(lambda step, known: tell(", ".join(f"{k} {v:.3g}" for k, v in known.items()), step, steps))
+        with tracked as note:
+            run.run(lambda step, known: tell(", ".join(f"{k} {v:.3g}" for k, v in known.items()), step, steps), note)
     run.export(out, drafter)
     show.print((out / "README.md").read_text(encoding="utf-8"), markup=False)
 
@@ -442,6 +452,10 @@ def _telling(name: str, bundles: int) -> "Iterator[Callable[[int], runner.Progre
 
     with bars:
         yield begin
+
+
+def _warn(text: str) -> None:
+    aside.print(text, style="yellow", soft_wrap=True, markup=False)
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ class Grid(BaseModel):
 
     `drafters`: names, or `file.py:Class`, which becomes the name that its results go by.
     `sources`: folders of targets' checkpoints, by name; a name the catalogue lacks is recognised by its config.json.
+    At T = 0 an `-uncoupled` twin is the drafter itself and is left out.
     `contexts` are for full-attention targets; the others have one. `dtype`: float32 on the CPU, bfloat16 elsewhere.
     `device = "replay"`: from traces, without the target.
     """
@@ -138,6 +139,7 @@ class Grid(BaseModel):
                     device=self.device,
                 )
                 for drafter, rows in methods
+                if temperature > 0 or not drafters.uncoupled(drafter)
             )
             yield Bundle(cells[0], cells, self.sources.get(target, ""), files)
 

@@ -15,7 +15,7 @@ def frame(passes: dict[str, list[int]], rows: int = 5) -> pd.DataFrame:
 
 
 def test_a_rival_that_needs_more_passes_is_above_one() -> None:
-    made = frame({"spot": [4, 4, 4, 4], "chain": [8, 4, 8, 4], "chain-uncoupled": [9] * 4, "oracle": [1] * 4})
+    made = frame({"spot": [4, 4, 4, 4], "chain": [8, 4, 8, 4], "spot-uncoupled": [9] * 4, "oracle": [1] * 4})
     (one,) = duels(made, "spot")
     assert (one.rival, one.rows, one.behind) == ("chain", 5, ())
     assert one.pooled.value == pytest.approx(2**0.5)
@@ -27,6 +27,15 @@ def test_a_task_in_which_it_is_behind_is_named() -> None:
     (one,) = duels(made, "spot")
     assert one.behind == ("a",)
     assert one.pooled.value == pytest.approx(1.0)
+
+
+def test_a_rivals_uncoupled_twin_is_a_rival() -> None:
+    """Of a baseline the better twin is the one to beat."""
+    made = frame({"spot": [4] * 4, "chain": [8] * 4, "chain-uncoupled": [6] * 4})
+    assert [(one.rival, one.pooled.value) for one in duels(made, "spot")] == [
+        ("chain", pytest.approx(2.0)),
+        ("chain-uncoupled", pytest.approx(1.5)),
+    ]
 
 
 def test_small_budgets_and_absent_champions_are_left_out() -> None:

@@ -125,6 +125,14 @@ def test_the_baseline_is_there_whether_or_not_it_is_named(write_grid: Callable[.
     assert named.cells() == grid.read(str(write_grid())).cells()
 
 
+def test_an_uncoupled_twin_is_left_out_where_it_is_the_drafter_itself(write_grid: Callable[..., Path]) -> None:
+    made = grid.read(
+        str(write_grid(temperatures="[0.0, 1.0]", drafters='["chain", "chain-uncoupled"]', tasks='["tiny-gsm"]'))
+    )
+    run = {(cell.temperature, cell.drafter) for cell in made.cells()}
+    assert run == {(0.0, "none"), (0.0, "chain"), (1.0, "none"), (1.0, "chain"), (1.0, "chain-uncoupled")}
+
+
 def test_a_grid_of_the_baseline_alone_needs_no_room_for_drafts(write_grid: Callable[..., Path]) -> None:
     assert [cell.drafter for cell in grid.read(str(write_grid(drafters='["none"]', rows="[1]"))).cells()] == ["none"]
 
