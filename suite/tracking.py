@@ -53,6 +53,7 @@ def curve(name: str, config: Mapping[str, Any], folder: Path, warn: Callable[[st
                 x_disable_stats=True,
                 x_disable_machine_info=True,
                 x_save_requirements=False,
+                host="none",
             ),
         )
 
