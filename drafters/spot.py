@@ -27,8 +27,8 @@ FEATURES = STALE_TOKENS + 14
 OPEN_AT, FILLED_AT, ODDS_AT = -10, -8, -3
 """Where the features tell that a position is open, that it was filled before the view, and the drawn log-odds."""
 RANKS = 2
-TOGETHER = 8
-"""States that one call of the network scores."""
+TOGETHER = 4
+"""States that one call of the network scores at most; of more, many would never be asked about."""
 FLOOR = -20.0
 ODDS = 16.0
 """Log-probabilities and log-odds are clamped to these before they are scaled to about [-1, 1]."""

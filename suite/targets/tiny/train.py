@@ -84,7 +84,7 @@ class Recipe:
 
 _DENSE: dict[str, Any] = {"hidden": 128, "layers": 4, "heads": 4, "kv_heads": 2, "intermediate": 384}
 _DEEP: dict[str, Any] = {"hidden": 96, "layers": 6, "heads": 4, "kv_heads": 2, "intermediate": 288}
-_CAUSAL, _FULL = Stage("causal", 600), Stage("full", 2500, batch=24, copies=1, rate=0.5)
+_CAUSAL, _FULL = Stage("causal", 600), Stage("full", 1600, batch=24, copies=1, rate=0.5)
 
 RECIPES = {
     "tiny-sdar-b16": Recipe("Qwen3ForCausalLM", 16, **_DENSE, stages=(_CAUSAL, Stage("block-causal", 5000))),
