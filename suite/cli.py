@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,7 @@ from suite.errors import UserError
 
 if TYPE_CHECKING:
     from suite import runner
-    from suite.cells import Cell
+    from suite.cells import Bundle, Cell
     from suite.grid import Grid
     from suite.store import Store
 
@@ -41,6 +42,7 @@ Added = Annotated[
     list[str] | None,
     typer.Option("--drafter", metavar="NAME|FILE:CLASS", help="A drafter besides the grid's own; may be repeated."),
 ]
+Workers = Annotated[int, typer.Option(min=1, help="Processes that share the bundles; on GPUs, one for each.")]
 HERE, RECORDED = Path("results"), Path("traces")
 
 
@@ -105,7 +107,7 @@ def plan(grid_name: GridName, results: Results = HERE, drafter: Added = None) ->
 
 
 @app.command()
-def run(grid_name: GridName, results: Results = HERE, drafter: Added = None) -> None:
+def run(grid_name: GridName, results: Results = HERE, drafter: Added = None, workers: Workers = 1) -> None:
     """Run what is missing of a grid on this machine, then report. Interrupt it at will; run it again to go on."""
     wanted, store = _open(grid_name, results, drafter)
     todo = [bundle for bundle in wanted.bundles() if not all(store.done(cell) for cell in bundle.cells)]
@@ -114,9 +116,8 @@ def run(grid_name: GridName, results: Results = HERE, drafter: Added = None) -> 
             from suite import runner
         if wanted.device == "replay":
             raise UserError(f'{grid_name}: device = "replay": spotbench replay {grid_name} runs it')
-        with _telling(wanted.name, len(todo)) as begin:
-            for n, bundle in enumerate(todo):
-                runner.run_bundle(bundle, store, wanted.allow_code_execution, begin(n))
+        work = partial(runner.run_bundle, store=store, allow_code_execution=wanted.allow_code_execution)
+        _each(wanted, todo, store, work, workers)
     else:
         show.print(f"{wanted.name}: all {len(wanted.cells())} cells are done, nothing to run")
     report(grid_name, results, drafter)
@@ -144,21 +145,27 @@ def record(
     wanted = grid.of_baselines(target, task, temperature, rule, context, prompts, allow_code_execution)
     with _telling("record", len(wanted.bundles())) as begin:
         for n, bundle in enumerate(wanted.bundles()):
-            found = replay.record_bundle(bundle, traces, allow_code_execution, begin(n), split)  # type: ignore[arg-type]
+            found = replay.record_bundle(bundle, traces, allow_code_execution, begin(n, 0), split)  # type: ignore[arg-type]
             show.print(f"{bundle.title}: {len(found.doc_ids())} prompts in {escape(str(found.folder))}", soft_wrap=True)
 
 
 @app.command("replay")
-def replay_(grid_name: GridName, results: Results = HERE, traces: Traces = RECORDED, drafter: Added = None) -> None:
+def replay_(
+    grid_name: GridName,
+    results: Results = HERE,
+    traces: Traces = RECORDED,
+    drafter: Added = None,
+    workers: Workers = 1,
+) -> None:
     """Run a grid's drafters on recorded traces, without the target; record what is missing of these first."""
     wanted, store = _open(grid_name, results, drafter, replayed=True)
     todo = [bundle for bundle in wanted.bundles() if not all(store.done(cell) for cell in bundle.cells)]
     if todo:
         with _starting():
             from suite import replay
-        with _telling(wanted.name, len(todo)) as begin:
-            for n, bundle in enumerate(todo):
-                replay.replay_bundle(bundle, store, traces, wanted.allow_code_execution, begin(n))
+        allow = wanted.allow_code_execution
+        work = partial(replay.replay_bundle, store=store, root=traces, allow_code_execution=allow)
+        _each(wanted, todo, store, work, workers)
     report(grid_name, results, drafter, replayed=True)
     _fail_on(store, wanted.cells())
 
@@ -190,14 +197,14 @@ def train(
     rule = rule or ("exact" if drafter == "spot" else "threshold(0.9)")
     recipe = training.Recipe(steps=steps, seed=seed)
     with _telling("train", 2) as begin:
-        tell = begin(0)
+        tell = begin(0, 0)
         data = training.collect(
             find(traces, target, "train", rule), recipe, lambda n, of: tell("reading traces", n, of)
         )
         run = training.Training(recipe, data, out / "work")
         config = {"drafter": drafter, **asdict(recipe), **data.source}
         tracked = tracking.curve(f"{drafter} {target}", config, out, _warn) if wandb else nullcontext(lambda _: None)
-        tell = begin(1)
+        tell = begin(1, 0)
         with tracked as note:
             run.run(lambda step, known: tell(", ".join(f"{k} {v:.3g}" for k, v in known.items()), step, steps), note)
     run.export(out, drafter)
@@ -353,7 +360,7 @@ def calibrate(
     found = []
     with _telling(target, len(wanted.bundles())) as begin:
         for n, bundle in enumerate(wanted.bundles()):
-            recorded = replay.record_bundle(bundle, traces, True, begin(n), "train")
+            recorded = replay.record_bundle(bundle, traces, True, begin(n, 0), "train")
             found += [(recorded.header, recorded.read(doc_id)) for doc_id in recorded.doc_ids()[:prompts]]
     made = calibration.calibrate(found)
     path = calibration.write(made, calibration.home())
@@ -375,6 +382,24 @@ def doctor() -> None:
         show.print(f"{mark} {finding.what}: {escape(finding.detail)}", soft_wrap=True)
     if faults:
         raise typer.Exit(1)
+
+
+def _each(wanted: "Grid", todo: "list[Bundle]", store: "Store", work: Callable[..., bool], workers: int) -> None:
+    """Do `work` on every bundle, in this process or in several."""
+    with _telling(wanted.name, len(todo), workers) as begin:
+        if workers == 1:
+            for n, bundle in enumerate(todo):
+                work(bundle, progress=begin(n, 0))
+            return
+        from suite import machine, runner
+        from suite.workers import run as share
+
+        def died(bundle: "Bundle", how: str) -> None:
+            for cell in bundle.cells:
+                if not store.done(cell):
+                    runner.fail(store, cell, RuntimeError(how))
+
+        share(todo, work, workers, begin, died, machine.places(workers, wanted.device))
 
 
 def _fail_on(store: "Store", cells: "list[Cell]") -> None:
@@ -417,10 +442,11 @@ def _table(*columns: str) -> Table:
 
 
 @contextmanager
-def _telling(name: str, bundles: int) -> "Iterator[Callable[[int], runner.Progress]]":
-    """How far a run is, on stderr: two bars on a terminal, else a line for each bundle and each thing done in it.
+def _telling(name: str, bundles: int, workers: int = 1) -> "Iterator[Callable[[int, int], runner.Progress]]":
+    """How far a run is, on stderr: a bar for it and one for each worker on a terminal, else a line for each bundle and
+    each thing done in it.
 
-    Call what it yields with the number of a bundle to get the progress of that bundle.
+    Call what it yields with the number of a bundle and its worker's to get the progress of that bundle.
     """
     bars = Progress(
         TextColumn("{task.description}"),
@@ -433,17 +459,19 @@ def _telling(name: str, bundles: int) -> "Iterator[Callable[[int], runner.Progre
         disable=not aside.is_terminal,
     )
     whole = bars.add_task(escape(name), total=bundles, count="")
-    part = bars.add_task("", total=1, count="")
+    parts = [bars.add_task("", total=1, count="") for _ in range(min(workers, bundles))]
+    shares: dict[int, float] = {}
 
-    def begin(n: int) -> "runner.Progress":
-        bars.reset(part)
+    def begin(n: int, worker: int) -> "runner.Progress":
+        bars.reset(parts[worker])
         before = ""
 
         def tell(what: str, done: int, total: int) -> None:
             nonlocal before
-            bars.update(whole, completed=n + done / max(1, total), count=f"bundle {n + 1} of {bundles}")
+            shares[n] = done / max(1, total)
+            bars.update(whole, completed=sum(shares.values()), count=f"bundle {n + 1} of {bundles}")
             count = f"prompt {min(done + 1, total)} of {total}" if total else ""
-            bars.update(part, description=escape(what), completed=done, total=max(1, total), count=count)
+            bars.update(parts[worker], description=escape(what), completed=done, total=max(1, total), count=count)
             if bars.disable and what != before:
                 aside.print(f"{name}, bundle {n + 1} of {bundles}: {what}", soft_wrap=True, markup=False)
             before = what

@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from suite.errors import UserError
+
 PACKAGES = ("spotbench", "torch", "transformers", "lm_eval", "numpy")
 ROOMS = ("suite", "tasks", "drafters")
 SOURCE = (".py", ".yaml", ".jsonl")
@@ -33,6 +35,24 @@ def name() -> str:
     facts = hardware()
     label = f"{facts['cpu']} {facts['cores']}c {' '.join(dict.fromkeys(facts['gpus']))}"
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\(r\)|\(tm\)|processor|cpu|@.*?hz", "", label.lower())).strip("-")
+
+
+def places(workers: int, device: str) -> tuple[str, ...]:
+    """The GPU of each worker, as CUDA names it; none where the device is the CPU.
+
+    Raises UserError when there are more workers than cores, or than GPUs.
+    """
+    if device in ("cpu", "replay"):
+        gpus, there, what = (), len(os.sched_getaffinity(0)), "cores"
+    else:
+        import torch
+
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        gpus = tuple(visible.split(",") if visible else map(str, range(torch.cuda.device_count())))
+        there, what = len(gpus), "GPUs"
+    if workers > there:
+        raise UserError(f"--workers {workers}: this machine has {there} {what}; give it no more than that")
+    return gpus
 
 
 def versions() -> dict[str, str]:
