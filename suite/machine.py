@@ -42,8 +42,9 @@ def places(workers: int, device: str) -> tuple[str, ...]:
 
     Raises UserError when there are more workers than cores, or than GPUs.
     """
+    gpus: tuple[str, ...] = ()
     if device in ("cpu", "replay"):
-        gpus, there, what = (), len(os.sched_getaffinity(0)), "cores"
+        there, what = len(os.sched_getaffinity(0)), "cores"
     else:
         import torch
 

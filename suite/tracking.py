@@ -43,7 +43,7 @@ def curve(name: str, config: Mapping[str, Any], folder: Path, warn: Callable[[st
             resume="allow",
             config=dict(config),
             dir=folder,
-            mode=os.environ.get("WANDB_MODE", "offline"),
+            mode=None if os.environ.get("WANDB_MODE") else "offline",
             settings=wandb.Settings(
                 console="off",
                 silent=True,
