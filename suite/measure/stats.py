@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -20,7 +21,7 @@ class Interval:
 def ratio(numerators: Sequence[float], denominators: Sequence[float], groups: Sequence[str] | None = None) -> Interval:
     """Geometric mean over prompts of numerator / denominator, paired; prompts are resampled within `groups`."""
     logs = np.log(np.asarray(numerators, float)) - np.log(np.asarray(denominators, float))
-    means = _resample(groups, len(logs)) @ logs
+    means = _resample(_labels(groups, len(logs))) @ logs
     return _exp(Interval(float(logs.mean()), *_ends(means)))
 
 
@@ -32,21 +33,25 @@ def pooled_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> 
 def mean(values: Sequence[float], groups: Sequence[str] | None = None) -> Interval:
     """Mean over prompts."""
     data = np.asarray(values, float)
-    means = _resample(groups, len(data)) @ data
+    means = _resample(_labels(groups, len(data))) @ data
     return Interval(float(data.mean()), *_ends(means))
 
 
-def _resample(groups: Sequence[str] | None, size: int) -> np.ndarray:
+def _labels(groups: Sequence[str] | None, size: int) -> tuple[str, ...]:
+    return tuple(groups) if groups is not None else ("",) * size
+
+
+@lru_cache(maxsize=16)
+def _resample(labels: tuple[str, ...]) -> np.ndarray:
     """Weights `[RESAMPLES, size]` of a stratified bootstrap, rows summing to 1; the same for the same groups."""
-    if size == 0:
+    if not labels:
         raise ValueError("no prompts to compare")
-    labels = np.asarray(groups if groups is not None else [""] * size)
     rng = np.random.default_rng(0)
-    weights = np.zeros((RESAMPLES, size))
-    for label in dict.fromkeys(labels.tolist()):
-        members = np.flatnonzero(labels == label)
+    weights = np.zeros((RESAMPLES, len(labels)))
+    for label in dict.fromkeys(labels):
+        members = np.flatnonzero(np.asarray(labels) == label)
         weights[:, members] = rng.multinomial(len(members), np.full(len(members), 1 / len(members)), RESAMPLES)
-    return weights / size
+    return weights / len(labels)
 
 
 def _ends(means: np.ndarray) -> tuple[float, float]:
