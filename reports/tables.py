@@ -153,9 +153,8 @@ ACCEPTANCE: list[Column[Line]] = [
 ]
 ACCEPTANCE_NOTE = (
     "steps/pass: 1 + mean accepted depth, pooled over passes (by request: mean of each prompt's own). accepted d or "
-    "more: share of passes; given one fewer: among the passes that accepted d-1; at 2 rows the first share is the drafter's next-commit accuracy, "
-    "position and token. draft / verify / host: shares of "
-    "decode time."
+    "more: share of passes; given one fewer: among the passes that accepted d-1. At 2 rows the first share is the "
+    "drafter's next-commit accuracy, position and token. draft / verify / host: shares of decode time."
 )
 BASELINES: list[Column[Baseline]] = [
     Column("task", lambda x: x.task, left=True),
