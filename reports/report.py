@@ -1,22 +1,23 @@
-"""`spotbench report`: the tables of a grid as Markdown and CSV, beside its results."""
+"""`spotbench report`: the tables of a grid as Markdown and CSV and its figures, beside its results."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from reports import duel, frame, tables
+from reports import duel, figures, frame, tables
 from reports.tables import Part
 from suite.cells import Cell
 from suite.store import Store
 
 
 def write(name: str, about: str, store: Store, cells: Sequence[Cell]) -> tuple[Path, list[Part]]:
-    """Write `report.md` and `report.csv` into the grid's folder; returns the former and the tables."""
+    """Write `report.md`, `report.csv` and `figures/` into the grid's folder; returns the first and the tables."""
     made = list(tables.parts(frame.build(store, cells)))
     missing = sum(not store.done(cell) for cell in cells)
     warning = f"**Incomplete: {missing} of {len(cells)} cells are not done**, and not in the tables.\n"
     text = "\n".join([f"# {name}\n\n{about}\n", *([warning] if missing else []), *_sections(made)])
     path = store.write_report("report.md", text)
     store.write_report("report.csv", tables.csv(made))
+    figures.write(made, store.root / "figures")
     return path, made
 
 

@@ -1,6 +1,7 @@
 """The drafter tables: one specification each, rendered as Markdown, CSV and for the terminal."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -80,6 +81,13 @@ class Setting:
         context = "" if self.context == "cached" else f", {self.context}"
         replayed = ", replayed" if self.replayed else ""
         return f"{self.target}{note}{context}{replayed}, T = {self.temperature:g}, {self.rule}"
+
+    @property
+    def slug(self) -> str:
+        """The same as a part of a file's name."""
+        context = "" if self.context == "cached" else f"-{self.context}"
+        text = f"{self.target}{context}-t{self.temperature:g}-{self.rule}"
+        return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
 
 
 @dataclass(frozen=True)
