@@ -3,20 +3,22 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from reports import duel, figures, frame, tables
+from reports import claims, duel, figures, frame, tables
 from reports.tables import Part
 from suite.cells import Cell
 from suite.store import Store
 
 
 def write(name: str, about: str, store: Store, cells: Sequence[Cell]) -> tuple[Path, list[Part]]:
-    """Write `report.md`, `report.csv` and `figures/` into the grid's folder; returns the first and the tables."""
+    """Write `report.md`, `report.csv`, `claims.md` and `figures/` beside the results; returns the first and the tables."""
     made = list(tables.parts(frame.build(store, cells)))
     missing = sum(not store.done(cell) for cell in cells)
     warning = f"**Incomplete: {missing} of {len(cells)} cells are not done**, and not in the tables.\n"
     text = "\n".join([f"# {name}\n\n{about}\n", *([warning] if missing else []), *_sections(made)])
     path = store.write_report("report.md", text)
     store.write_report("report.csv", tables.csv(made))
+    page = tables.markdown(claims.COLUMNS, claims.rows(made))
+    store.write_report("claims.md", f"# {name}: the paper's claims\n\n{claims.NOTE}\n\n{page}")
     figures.write(made, store.root / "figures")
     return path, made
 
