@@ -52,8 +52,8 @@ COLUMNS: list[Column[Row]] = [
     Column("verdict", lambda x: x.verdict, left=True),
 ]
 NOTE = (
-    "Claims of arXiv 2610.22543 beside what this grid measured; intervals are 95 % bootstrap over prompts. A verdict is "
-    "given on published models only: figures of tiny look-alikes say how the method behaves, not what those models do."
+    "Claims of arXiv 2610.22543 beside what this grid measured; intervals are 95 % bootstrap over prompts. A verdict "
+    "is given on published models only: figures of tiny look-alikes tell how the method behaves, not what those do."
 )
 
 

@@ -10,7 +10,7 @@ from suite.store import Store
 
 
 def write(name: str, about: str, store: Store, cells: Sequence[Cell]) -> tuple[Path, list[Part]]:
-    """Write `report.md`, `report.csv`, `claims.md` and `figures/` beside the results; returns the first and the tables."""
+    """Write `report.md`, `report.csv`, `claims.md` and `figures/` beside the results; returns the first and tables."""
     made = list(tables.parts(frame.build(store, cells)))
     missing = sum(not store.done(cell) for cell in cells)
     warning = f"**Incomplete: {missing} of {len(cells)} cells are not done**, and not in the tables.\n"
