@@ -10,7 +10,7 @@ import pytest
 import drafters
 from drafters.base import Drafter, DraftView
 from suite.decoding.state import State
-from suite.targets import load
+from suite.targets import catalog, load
 from tests.suite.tiny_grid import spotbench
 
 SAME = ("prompt_hash", "tokens", "text", "finish", "verify_passes", "commit_passes", "rows", "depths", "scores")
@@ -45,6 +45,38 @@ def test_a_replayed_grid_is_the_live_one_without_the_times(write_grid: Callable[
             assert other["verify_s"] == other["host_s"] == other["prefill_s"] == 0
     assert spotbench("check", file, "--replayed").code == 0
     assert spotbench("replay", file).code == 0
+
+
+TINY = [spec.name for spec in catalog.CATALOG.values() if spec.tiny]
+EVERYWHERE = [
+    (target, temperature, rule)
+    for n, target in enumerate(TINY)
+    for temperature, rule in ((float(n % 2), "exact"), (float(1 - n % 2), "threshold(0.9)"))
+]
+"""Every target under both rules, each at one temperature."""
+
+
+@pytest.mark.parametrize(("target", "temperature", "rule"), EVERYWHERE)
+def test_every_drafter_replays_as_it_decodes_on_every_target(
+    target: str, temperature: float, rule: str, write_grid: Callable[..., Path], in_folder: Path
+) -> None:
+    file = write_grid(
+        targets=json.dumps([target]),
+        tasks='["tiny-ifeval"]',
+        temperatures=f"[{temperature}]",
+        rules=json.dumps([rule]),
+        drafters=json.dumps([name for name in drafters.names() if name != "none"]),
+        rows="[3, 17]",
+        prompts="1",
+    )
+    ran = spotbench("run", file)
+    assert ran.code == 0, ran.out + ran.err
+    assert spotbench("replay", file).code == 0
+    live, again = samples(in_folder / "results", "cpu"), samples(in_folder / "results", "replay")
+    assert live.keys() == again.keys()
+    for method, (one,) in live.items():
+        assert one["exact_match"], method
+        assert {key: one[key] for key in SAME} == {key: again[method][0][key] for key in SAME}, method
 
 
 def test_no_target_is_needed_once_there_is_a_trace(
