@@ -22,7 +22,7 @@ import os
 import random
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,10 @@ RECIPES = {
         stages=(_CAUSAL, Stage("block-causal", 3000)),
     ),
     "tiny-llada": Recipe(
-        "LlamaForCausalLM", 16, **_DENSE | {"kv_heads": 4}, stages=(_CAUSAL, Stage("block-causal", 3600), _FULL)
+        "LlamaForCausalLM",
+        16,
+        **_DENSE | {"kv_heads": 4},
+        stages=(_CAUSAL, Stage("block-causal", 3600), _FULL, replace(_FULL, steps=1200)),
     ),
     "tiny-dream": Recipe("Qwen2ForCausalLM", 16, **_DENSE, shift=1, ancestor="tiny-fast-dllm-b16", stages=(_FULL,)),
     "tiny-fast-dllm-b16": Recipe(
