@@ -66,7 +66,7 @@ def test_every_drafter_replays_as_it_decodes_on_every_target(
         temperatures=f"[{temperature}]",
         rules=json.dumps([rule]),
         drafters=json.dumps([name for name in drafters.names() if name != "none"]),
-        rows="[3, 17]",
+        rows="[9]",
         prompts="1",
     )
     ran = spotbench("run", file)
