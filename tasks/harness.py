@@ -192,7 +192,7 @@ class Task:
             )
 
     def _excepted(self, doc_id: int) -> bool:
-        """Whether the task says that the gold answer may fail: ids by their field, in `gold_may_fail` of its metadata."""
+        """Whether the gold answer may fail, by `gold_may_fail` in the metadata: ids, by the field they are in."""
         fails: dict[str, list[Any]] = self._task.config.metadata.get("gold_may_fail", {})
         return any(self._docs[doc_id].get(key) in ids for key, ids in fails.items())
 
