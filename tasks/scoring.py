@@ -33,6 +33,8 @@ def score_gsm_boxed(doc: Mapping[str, Any], results: Sequence[str]) -> Metrics:
 
 def _matches(marked: Decimal | None, text: str, doc: Mapping[str, Any]) -> Metrics:
     gold = Decimal(doc["result"]) if "result" in doc else marked_number(doc["answer"])
+    if gold is None:
+        return {"exact_match": 0.0, "flexible_match": 0.0}  # or no answer at all would be the right one
     return {"exact_match": float(marked == gold), "flexible_match": float(final_number(text) == gold)}
 
 

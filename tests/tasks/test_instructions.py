@@ -59,7 +59,7 @@ import socket
 from tasks.instructions import score_ifeval
 def refuse(*_, **__): raise AssertionError("network")
 socket.socket.connect = socket.getaddrinfo = refuse
-doc = {"key": 1, "prompt": "p", "instruction_id_list": ["language:response_language"], "kwargs": [{"language": "nl"}]}
+doc = {"key": 1, "prompt": "p", "instruction_id_list": ["language:response_language"], "kwargs": [{"language": "de"}]}
 print({score_ifeval(doc, ["so is het an de"])["prompt_level_strict_acc"] for _ in range(30)})
 """
 

@@ -35,7 +35,8 @@ PROMPTS = {
     "gsm8k": "<user>Ann has 600 hens and buys 603. How many?\n"
     "Please reason step by step, and put your final answer within \\boxed{}.</><assistant>",
     "math500": "<user>$1+2=$\nPlease reason step by step, and put your final answer within \\boxed{}.</><assistant>",
-    "mbpp": "<user>You are an expert Python programmer, and here is your task:\nWrite a function to add 0 to a number.\n"
+    "mbpp": "<user>You are an expert Python programmer, and here is your task:\n"
+    "Write a function to add 0 to a number.\n"
     "Your code should pass these tests:\nassert add_0(1) == 1\nassert add_0(-1) == -1\n"
     "Reply with the code in one ```python block.</><assistant>",
     "mbpp-sanitized": "<user>You are an expert Python programmer, and here is your task:\n"
