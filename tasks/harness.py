@@ -154,9 +154,9 @@ class Task:
     def self_check(self) -> None:
         """Whether right answers score 1 and wrong ones do not, before anything is decoded; once a process and version.
 
-        Gold answers are scored for every item, and for a few where that runs code; then a few of them for another item,
-        of which a quarter may be right by chance. Where there is no gold, an empty answer must score 0 and the prompt
-        itself must be readable as an answer, for every item.
+        Gold answers are scored for every item, for a few where that runs code; then, for a few items, those of two
+        others, which may both be right for a quarter or two, by chance. Where there is no gold, an empty answer must
+        score 0 and the prompt itself must be readable as an answer, for every item.
         Raises UserError naming the items (numbers from 0).
         """
         if not self.metric or (self.name, self.version) in _CHECKED:
@@ -167,8 +167,9 @@ class Task:
             asked = few if self.executes_code else every
             low = [n for n in asked if self._trial(n, self.gold(n)) != 1.0 and not self._excepted(n)]
             self._blame(low, "do not score 1.0 on their gold answers")
-            high = [n for n in few if self._trial(n, self.gold((n + len(every) // 2) % len(every))) == 1.0]
-            self._blame(high if len(high) > max(2, len(few) // 4) else [], "score 1.0 on the answer of another item")
+            steps = [max(1, len(every) * third // 3) for third in (1, 2)]
+            high = [n for n in few if all(self._trial(n, self.gold((n + s) % len(every))) == 1.0 for s in steps)]
+            self._blame(high if len(high) > max(2, len(few) // 4) else [], "score 1.0 on the answers of other items")
         else:
             for n in every:
                 self._trial(n, self._task.doc_to_text(self._docs[n]))

@@ -125,7 +125,7 @@ def test_the_self_check_finds_a_scorer_that_likes_everything(monkeypatch: pytest
     monkeypatch.setattr(harness, "_CHECKED", set())
     task = load("gsm8k")
     monkeypatch.setattr(task, "score", lambda n, text: {"exact_match": 1.0})
-    with pytest.raises(UserError, match="items 0, 1, 2, 3, 4, 5 score 1.0 on the answer of another item"):
+    with pytest.raises(UserError, match="items 0, 1, 2, 3, 4, 5 score 1.0 on the answers of other items"):
         task.self_check()
 
 
