@@ -46,19 +46,33 @@ def home() -> Path:
 def load(dataset: str, splits: Iterable[str] = ("test",), **_metadata: object) -> dict[str, Any]:
     """All splits there are, as data sets in memory, for lm-eval; `splits` must be there.
 
-    A train row whose item is in the test split as well is left out: it is for examples, calibration and training.
+    A train row whose item is in the test split as well, or in that of another part of the same data set, is left out:
+    train rows are for examples, calibration and training.
     Raises UserError on data that is missing or was altered.
     """
     import datasets
 
     rows = _rows(dataset, splits)
     item = CATALOG[dataset].item if dataset in CATALOG else "prompt"
-    seen = {_words(row[item]) for row in rows["test"]}
+    seen = {_words(row[item]) for row in rows["test"]} | (_evaluated_beside(dataset) if "train" in rows else set())
     kept = {
         split: [row for row in found if split == "test" or _words(row[item]) not in seen]
         for split, found in rows.items()
     }
     return {split: datasets.Dataset.from_list(found) for split, found in kept.items()}
+
+
+def _evaluated_beside(dataset: str) -> set[str]:
+    """The test items, here, of the other data sets in the same repository: MBPP's sanitized ones for MBPP."""
+    hub = CATALOG[dataset].hub if dataset in CATALOG else ""
+    others = [name for name, known in CATALOG.items() if hub and known.hub == hub and name != dataset]
+    found = {name: present(name).get("test") for name in others}
+    return {
+        _words(row[CATALOG[name].item])
+        for name, split in found.items()
+        if split
+        for row in _verified(name, "test", split)
+    }
 
 
 def present(dataset: str) -> dict[str, Split]:

@@ -156,7 +156,7 @@ class Task:
 
         Gold answers are scored for every item, for a few where that runs code; then, for a few items, those of two
         others, which may both be right for a quarter or two, by chance. Where there is no gold, an empty answer must
-        score 0 and the prompt itself must be readable as an answer, for every item.
+        score 0 and another one must be scored without an error, for every item.
         Raises UserError naming the items (numbers from 0).
         """
         if not self.metric or (self.name, self.version) in _CHECKED:
@@ -172,7 +172,7 @@ class Task:
             self._blame(high if len(high) > max(2, len(few) // 4) else [], "score 1.0 on the answers of other items")
         else:
             for n in every:
-                self._trial(n, self._task.doc_to_text(self._docs[n]))
+                self._trial(n, "Yes.")
             self._blame([n for n in every if self._trial(n, "")], "score more than 0 on an empty answer")
         _CHECKED.add((self.name, self.version))
 

@@ -180,6 +180,7 @@ def test_an_answer_that_cannot_be_scored_is_a_failure_and_no_crash(
     def score(self: Task, doc_id: int, text: str) -> dict[str, float]:
         raise OverflowError("a number too long")
 
+    monkeypatch.setattr(Task, "self_check", lambda self: None)
     monkeypatch.setattr(Task, "score", score)
     file, results = write_grid(drafters='["chain"]'), tmp_path / "results"
     ran = spotbench("run", file, "--results", results)

@@ -41,6 +41,7 @@ ROWS: dict[tuple[str, str], list[dict[str, Any]]] = {
     ("mbpp", "train"): [
         {**MBPP[0], "task_id": 601, "text": "Write a function to add 0  to a number."},  # in the test split as well
         {**MBPP[1], "task_id": 602, "text": "Write another function."},
+        {**MBPP[1], "task_id": 603, "text": "Write a function for the root."},  # in the sanitized test split
     ],
     ("mbpp-sanitized", "test"): [
         {
