@@ -1,5 +1,6 @@
 """One tidy frame from finished cells: a row per prompt and method. Everything reported is computed from it."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
@@ -12,7 +13,7 @@ from suite.store import Store
 
 
 def build(store: Store, cells: Iterable[Cell]) -> pd.DataFrame:
-    """Columns: the fields of Cell, then the measures below (times in seconds).
+    """Columns: the fields of Cell, then the measures below (times in seconds; score: NaN where the task has none).
 
     Cells that are not finished are left out; the caller knows which.
     """
@@ -46,7 +47,7 @@ def _measures(s: Sample, settings: dict[str, Any]) -> dict[str, Any]:
         "bug": bool(s.divergence and not s.divergence.tie),
         "empty": s.empty,
         "repetitive": s.repetitive,
-        "score": s.scores[settings["metric"]],
+        "score": s.scores[settings["metric"]] if settings["metric"] else math.nan,
         "tiny": settings["tiny"],
         "replayed": settings.get("replayed", False),
         "depths": s.depths,

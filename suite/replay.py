@@ -32,7 +32,7 @@ def record_bundle(
     """The trace of a bundle's baseline, with the prompts it asks for; those that are missing are decoded."""
     cell = live(bundle.baseline)
     asked = replace(cell, prompts=0) if split == "train" else cell  # the train split may be the longer one
-    session = session_of(replace(bundle, baseline=asked), allow_code_execution)
+    session = session_of(replace(bundle, baseline=asked), allow_code_execution, scored=split == "test")
     wanted = trace.header(cell, session.target, session.weights, session.task, session.policy, split)
     found = trace.open_trace(root, cell, split, wanted)
     requests = session.requests

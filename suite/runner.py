@@ -56,7 +56,11 @@ def run_bundle(bundle: Bundle, store: Store, allow_code_execution: bool, progres
     progress(f"loading {bundle.baseline.target}, {bundle.baseline.task}", 0, 0)
     session = session_of(bundle, allow_code_execution)
     requests = session.requests
-    visited = [visit for visit in store.visits(bundle) if visit.weights == session.weights]
+    visited = [
+        visit
+        for visit in store.visits(bundle)
+        if (visit.weights, visit.task) == (session.weights, session.task.version)
+    ]
     have = {(visit.doc_id, cell) for visit in visited for cell in visit.samples}
     process = uuid.uuid4().hex
     methods, files = [], dict(bundle.files)
@@ -126,12 +130,18 @@ def reference_policy(cell: Cell, target: Target, task: Task) -> Policy:
     )
 
 
-def session_of(bundle: Bundle, allow_code_execution: bool) -> "Session":
-    """Raises UserError when the bundle cannot run."""
+def session_of(bundle: Bundle, allow_code_execution: bool, scored: bool = True) -> "Session":
+    """`scored`: its answers will be, so the task proves first that it can score.
+
+    Raises UserError when the bundle cannot run.
+    """
     task = bundle.baseline.task
-    if tasks.harness.executes_code(task) and not allow_code_execution:
+    if tasks.harness.facts(task).executes_code and not allow_code_execution:
         raise UserError(f"task {task} runs model-written code: set allow_code_execution = true in the grid file")
-    return Session(bundle, *prepare(bundle.baseline, bundle.source))
+    target, loaded, requests = prepare(bundle.baseline, bundle.source)
+    if scored:
+        loaded.self_check()
+    return Session(bundle, target, loaded, requests)
 
 
 def fail(store: Store, cell: Cell, error: BaseException) -> None:
@@ -202,7 +212,7 @@ class Session:
                     Step(request.doc_id, k, p.rows, p.depth, p.draft_s, p.verify_s, p.host_s)
                     for k, p in enumerate(one.passes)
                 ]
-        return Visit(request.doc_id, samples, steps, self.weights), failures
+        return Visit(request.doc_id, samples, steps, self.weights, self.task.version), failures
 
     def _sample(
         self,

@@ -7,15 +7,21 @@ import contextlib
 import io
 import logging
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suite.errors import UserError
+import yaml
+
+from suite.errors import UserError, first_line
+from tasks import data
 
 HOME = Path(__file__).parent
+
+FEW = 8
+"""Items that the self-check scores where each costs time."""
+_CHECKED: set[tuple[str, str]] = set()
 
 Chat = Callable[[list[dict[str, str]]], str]
 
@@ -34,16 +40,36 @@ def names() -> list[str]:
     return sorted(file.parent.name.replace("_", "-") for file in HOME.glob("*/task.yaml"))
 
 
-def executes_code(name: str) -> bool:
-    """What `Task.executes_code` will say, without the seconds that importing lm-eval takes."""
-    return re.search(r"^unsafe_code:\s*true", _file(name).read_text(encoding="utf-8"), re.MULTILINE) is not None
+def shipped() -> list[str]:
+    """The tasks whose data ships beside their `task.yaml`."""
+    return [name for name in names() if (_file(name).parent / "test.jsonl").exists()]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a `task.yaml` says, without the seconds that importing lm-eval takes.
+
+    `version` names the data too, as `Task.version` does; `dataset` is where that comes from, see `tasks/data.py`.
+    """
+
+    about: str
+    version: str
+    dataset: str
+    executes_code: bool
+
+
+def facts(name: str) -> Facts:
+    config = yaml.load(_file(name).read_text(encoding="utf-8"), Loader=_Untagged)
+    metadata, kwargs = config["metadata"], config.get("dataset_kwargs") or {}
+    version = f"{metadata['version']}{data.mark(**kwargs)}"
+    return Facts(metadata.get("about", ""), version, kwargs.get("dataset", ""), bool(config.get("unsafe_code")))
 
 
 def load(name: str) -> "Task":
-    """Load a task with its documents, from this folder alone: no network, no cache.
+    """Load a task with its documents, from this folder and that of `tasks.data`: no network, no cache.
 
     Raises:
-        UserError: there is no such task.
+        UserError: there is no such task, or its data is not here or was altered.
     """
     if name not in names():
         raise UserError(f"unknown task {name!r}; known: {', '.join(names())}")
@@ -64,11 +90,18 @@ def cut(text: str, until: Sequence[str]) -> str:
     return text[: min((at for stop in until if stop and (at := text.find(stop)) >= 0), default=len(text))]
 
 
-class Task:
-    """One lm-eval task. `metric` is the primary one of those that `score` returns.
+class _Untagged(yaml.SafeLoader):  # type: ignore[misc]
+    """YAML whose `!function` is left out."""
 
-    `max_new_tokens` is the room for an answer [tokens]; `executes_code` tells that `score` runs what
-    the model wrote.
+
+_Untagged.add_multi_constructor("!", lambda *_: None)
+
+
+class Task:
+    """One lm-eval task. `metric` is the primary one of those that `score` returns; empty where there is no score.
+
+    `version` names the data too, where that does not ship with the suite. `max_new_tokens` is the room for an answer
+    [tokens]; `executes_code` tells that `score` runs what the model wrote.
     """
 
     def __init__(self, name: str, task: Any) -> None:
@@ -76,10 +109,11 @@ class Task:
         if config.gen_prefix:
             raise ValueError(f"{_file(name)}: gen_prefix: the chat template alone opens the answer; remove the key")
         self.name = name
-        self.version = str(task.VERSION)
+        self.version = f"{task.VERSION}{data.mark(**(config.dataset_kwargs or {}))}"
         self.executes_code = bool(config.unsafe_code)
-        self.metric: str = config.metadata["metric"]
+        self.metric: str = config.metadata.get("metric", "")
         self.max_new_tokens: int = config.generation_kwargs["max_gen_toks"]
+        self._has_gold: bool = config.metadata.get("gold", True)
         self._task = task
         self._docs = list(task.eval_docs)
         self._scores: dict[tuple[int, str], dict[str, float]] = {}
@@ -97,7 +131,12 @@ class Task:
         return [Request(one.doc_id, one.args[0], tuple(one.args[1]["until"])) for one in self._task.instances]
 
     def train_requests(self, chat: Chat, limit: int | None = None) -> list[Request]:
-        """The first `limit` prompts of the train split, without examples before them: for training and calibration."""
+        """The first `limit` prompts of the train split, without examples before them: for training and calibration.
+
+        Raises UserError where there is none.
+        """
+        if "train" not in self._task.dataset:
+            raise UserError(f"task {self.name} has no train split here, so there is nothing to train or calibrate on")
         docs = list(self._task.dataset["train"])[:limit]
         prompts = [chat([{"role": "user", "content": self._task.doc_to_text(doc)}]) for doc in docs]
         until = tuple(self._task.config.generation_kwargs["until"])
@@ -111,6 +150,52 @@ class Task:
         if (doc_id, text) not in self._scores:
             self._scores[doc_id, text] = self._score(doc_id, text)
         return dict(self._scores[doc_id, text])
+
+    def self_check(self) -> None:
+        """Whether right answers score 1 and wrong ones do not, before anything is decoded; once a process and version.
+
+        Gold answers are scored for every item, for a few where that runs code; then, for a few items, those of two
+        others, which may both be right for a quarter or two, by chance. Where there is no gold, an empty answer must
+        score 0 and another one must be scored without an error, for every item.
+        Raises UserError naming the items (numbers from 0).
+        """
+        if not self.metric or (self.name, self.version) in _CHECKED:
+            return
+        every = range(len(self._docs))
+        few = every[:: max(1, len(every) // FEW)][:FEW]
+        if self._has_gold:
+            asked = few if self.executes_code else every
+            low = [n for n in asked if self._trial(n, self.gold(n)) != 1.0 and not self._excepted(n)]
+            self._blame(low, "do not score 1.0 on their gold answers")
+            steps = [max(1, len(every) * third // 3) for third in (1, 2)]
+            high = [n for n in few if all(self._trial(n, self.gold((n + s) % len(every))) == 1.0 for s in steps)]
+            self._blame(high if len(high) > max(2, len(few) // 4) else [], "score 1.0 on the answers of other items")
+        else:
+            for n in every:
+                self._trial(n, "Yes.")
+            self._blame([n for n in every if self._trial(n, "")], "score more than 0 on an empty answer")
+        _CHECKED.add((self.name, self.version))
+
+    def _trial(self, doc_id: int, text: str) -> float:
+        try:
+            return self.score(doc_id, text)[self.metric]
+        except Exception as error:
+            raise UserError(
+                f"task {self.name} {self.version}: item {doc_id} cannot be scored ({type(error).__name__}: "
+                f"{first_line(error)}); its data or its scoring is broken"
+            ) from error
+
+    def _blame(self, items: Sequence[int], fault: str) -> None:
+        if items:
+            named = ", ".join(map(str, items[:10])) + (f" and {len(items) - 10} more" if len(items) > 10 else "")
+            raise UserError(
+                f"task {self.name} {self.version}: items {named} {fault}; its data or its scoring is broken"
+            )
+
+    def _excepted(self, doc_id: int) -> bool:
+        """Whether the gold answer may fail, by `gold_may_fail` in the metadata: ids, by the field they are in."""
+        fails: dict[str, list[Any]] = self._task.config.metadata.get("gold_may_fail", {})
+        return any(self._docs[doc_id].get(key) in ids for key, ids in fails.items())
 
     def gold(self, doc_id: int) -> str:
         """A worked answer."""

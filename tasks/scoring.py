@@ -8,22 +8,39 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from tasks import sandbox
+from tasks import maths, sandbox
 
 Metrics = dict[str, float]
 
+SECONDS = 10.0
+"""For all tests of one answer to HumanEval or MBPP; a busy machine is no wrong answer."""
+
 _NUMBER = re.compile(r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?|(?<!\.)\.[0-9]+")
 _FENCE = re.compile(r"```[^\n]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
+_BESIDE = re.compile(r"\\(?:text|mathrm|textbf)\{[^{}]*\}|\\[,!;: ]|\\(?=[$%])")
 _BULLET = re.compile(r"[-*•] +(?=\S)")
 
 
 def score_gsm(doc: Mapping[str, Any], results: Sequence[str]) -> Metrics:
     """`exact_match` wants the number after "####"; `flexible_match` takes the last one where there is no such mark."""
-    text, gold = results[0], Decimal(doc["result"])
-    return {
-        "exact_match": float(marked_number(text) == gold),
-        "flexible_match": float(final_number(text) == gold),
-    }
+    return _matches(marked_number(results[0]), results[0], doc)
+
+
+def score_gsm_boxed(doc: Mapping[str, Any], results: Sequence[str]) -> Metrics:
+    r"""`exact_match` wants the number in the last `\boxed{}`; `flexible_match` takes the last one without a box."""
+    return _matches(boxed_number(results[0]), results[0], doc)
+
+
+def _matches(marked: Decimal | None, text: str, doc: Mapping[str, Any]) -> Metrics:
+    gold = Decimal(doc["result"]) if "result" in doc else marked_number(doc["answer"])
+    if gold is None:
+        return {"exact_match": 0.0, "flexible_match": 0.0}  # or no answer at all would be the right one
+    return {"exact_match": float(marked == gold), "flexible_match": float(final_number(text) == gold)}
+
+
+def boxed_gsm(doc: Mapping[str, Any]) -> str:
+    r"""A worked answer of GSM8K with its result in a `\boxed{}`."""
+    return str(doc["answer"]).replace("#### ", "The answer is \\boxed{") + "}"
 
 
 def score_math(doc: Mapping[str, Any], results: Sequence[str]) -> Metrics:
@@ -34,6 +51,24 @@ def score_code(doc: Mapping[str, Any], results: Sequence[str]) -> Metrics:
     """Every test passes on the function as the model wrote it."""
     program = "\n".join([code_of(results[0]), "", *doc["tests"]])
     return {"pass@1": float(sandbox.run(program).passed)}
+
+
+def score_humaneval(doc: Mapping[str, Any], results: Sequence[str]) -> Metrics:
+    """The prompt stands before the answer, so that both a whole function and the body alone are taken."""
+    program = f"{doc['prompt']}{code_of(results[0])}\n{doc['test']}\ncheck({doc['entry_point']})"
+    return {"pass@1": float(sandbox.run(program, seconds=SECONDS).passed)}
+
+
+def score_mbpp(doc: Mapping[str, Any], results: Sequence[str]) -> Metrics:
+    """`test_setup_code` may use the answer's classes, so it comes after it."""
+    imports, setup = doc.get("test_imports") or [], doc.get("test_setup_code") or ""
+    program = "\n".join([*imports, code_of(results[0]), setup, *doc["test_list"]])
+    return {"pass@1": float(sandbox.run(program, seconds=SECONDS).passed)}
+
+
+def unscored(doc: Mapping[str, Any], results: Sequence[str]) -> Metrics:
+    """For tasks of which only the speed counts."""
+    return {}
 
 
 def score_ifeval(doc: Mapping[str, Any], results: Sequence[str]) -> Metrics:
@@ -57,23 +92,25 @@ def marked_number(text: str) -> Decimal | None:
 
 
 def final_number(text: str) -> Decimal | None:
-    """The marked number, or the last number of a text without a mark."""
+    """The marked number; without a mark the last one in the last box, and without a box the last of the text."""
     if "####" in text:
         return marked_number(text)
-    found = numbers(text)
+    box = maths.boxed(text)
+    found = numbers(_bare(text if box is None else box))
     return found[-1] if found else None
 
 
 def boxed_number(text: str) -> Decimal | None:
-    r"""The number that alone fills the last `\boxed{}`; `x = 18` in it counts as 18."""
-    _, box, rest = text.rpartition("\\boxed{")
-    content, closed, _ = rest.partition("}")
-    if not (box and closed):
-        return None
-    content = re.sub(r"^[a-zA-Z] *=", "", content.strip()).strip().rstrip(".")
-    left_over = re.sub(r"[-−$ ]", "", _NUMBER.sub("", content, count=1))
+    r"""The number that alone fills the last `\boxed{}`; `x = 18`, `\$18` and `18\text{ eggs}` in it count as 18."""
+    content = re.sub(r"^[a-zA-Z] *=", "", _bare(maths.boxed(text) or "").strip()).strip().rstrip(".")
+    left_over = re.sub(r"[-−$% ]", "", _NUMBER.sub("", content, count=1))
     found = numbers(content)
     return found[0] if len(found) == 1 and not left_over else None
+
+
+def _bare(text: str) -> str:
+    """LaTeX without what may stand beside a number: units, thin spaces, an escaped `$` or `%`, `{,}` for a comma."""
+    return _BESIDE.sub("", text).replace("{,}", ",")
 
 
 def _signed(before: str, digits: str) -> Decimal:

@@ -13,7 +13,7 @@ from reports import frame, report, tables
 from reports.tables import Line, Part
 from suite.cells import Cell
 from suite.store import Store
-from tests.suite.tiny_grid import divergence, finish, made_cell, made_sample
+from tests.suite.tiny_grid import divergence, finish, made_cell, made_manifest, made_sample
 
 
 @pytest.fixture
@@ -210,3 +210,15 @@ def markdown_tables(text: str) -> list[list[str]]:
 def cells_in(line: str) -> int:
     """As Markdown counts them: a bar after a backslash is text."""
     return line.replace("\\\\", "").replace("\\|", "").count("|") - 1
+
+
+def test_accuracy_is_of_the_tasks_that_have_a_score(store: Store) -> None:
+    scored, speed = made_cell("chain"), made_cell("chain", task="speed")
+    settings = {"metric": "", "tiny": True, "weights": "w1"}
+    finish(store, scored, [drafted(n, 8, 2, scores={"exact_match": float(n)}) for n in range(2)])
+    store.finish(
+        speed, made_manifest(speed, settings=settings), [drafted(n, 4, 4, scores={}) for n in range(6)], [], ""
+    )
+    line = lines_of(store, [scored, speed])["chain"]
+    assert (line.prompts, line.accuracy.value) == (8, 0.5)
+    assert "| - | 100.0% |" in tables.markdown(tables.METHODS, [lines_of(store, [speed])["chain"]])

@@ -17,7 +17,7 @@ WRONG: dict[str, tuple[dict[str, str | None], list[str]]] = {
     "an unknown key": ({"color": '"red"'}, ["'color'", "valid keys", "temperatures", "allow_code_execution"]),
     "a missing key": ({"targets": None}, ["targets", "missing", "add"]),
     "an unknown target": ({"targets": '["llada"]'}, ["targets", "'llada'", "did you mean tiny-llada", "list targets"]),
-    "an unknown task": ({"tasks": '["gsm8k"]'}, ["tasks", "'gsm8k'", "tiny-gsm, tiny-ifeval"]),
+    "an unknown task": ({"tasks": '["gsm9k"]'}, ["tasks", "'gsm9k'", "tiny-gsm, tiny-ifeval"]),
     "an unknown drafter": ({"drafters": '["chian"]'}, ["drafters", "'chian'", "chain", "best-first"]),
     "an unknown rule": ({"rules": '["greedy"]'}, ["rules", "'greedy'", "threshold(0.9)"]),
     "tau of 1": ({"rules": '["threshold(1)"]'}, ["rules", "between 0 and 1"]),

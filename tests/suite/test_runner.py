@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import drafters.base
+import tasks.harness
 from drafters import Drafter, DraftView
 from suite import grid, runner
 from suite.decoding.decode import Decoded
@@ -179,6 +180,7 @@ def test_an_answer_that_cannot_be_scored_is_a_failure_and_no_crash(
     def score(self: Task, doc_id: int, text: str) -> dict[str, float]:
         raise OverflowError("a number too long")
 
+    monkeypatch.setattr(Task, "self_check", lambda self: None)
     monkeypatch.setattr(Task, "score", score)
     file, results = write_grid(drafters='["chain"]'), tmp_path / "results"
     ran = spotbench("run", file, "--results", results)
@@ -356,3 +358,68 @@ def test_outcomes_leave_out_the_times_and_nothing_else(tiny_run: TinyRun) -> Non
     sample = tiny_run.store.read(tiny_run.cells[0]).samples[0]
     changed = {key for key, value in vars(sample).items() if vars(outcome(sample))[key] != value}
     assert changed == {"prefill_s", "draft_s", "verify_s", "host_s", "baseline_s"}
+
+
+SPEED_TASK = """
+task: speed
+custom_dataset: !function score.load
+test_split: test
+doc_to_text: prompt
+doc_to_target: ""
+generation_kwargs: {until: [], max_gen_toks: 16}
+process_results: !function tasks.scoring.unscored
+metric_list: [{metric: bypass, aggregation: mean, higher_is_better: true}]
+metadata: {version: 1.0, gold: false}
+"""
+
+
+def test_a_task_without_a_score_is_measured_and_shows_none(
+    tmp_path: Path, write_grid: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks.harness, "HOME", tmp_path / "tasks")
+    folder = tmp_path / "tasks" / "speed"
+    folder.mkdir(parents=True)
+    (folder / "task.yaml").write_text(SPEED_TASK)
+    (folder / "score.py").write_text(
+        'import datasets\ndef load(**_):\n    rows = [{"prompt": "Name two cats."}, {"prompt": "What is 3 + 4?"}]\n'
+        '    return {"test": datasets.Dataset.from_list(rows)}\n'
+    )
+    file, results = write_grid(tasks='["speed"]', drafters='["chain"]'), tmp_path / "results"
+    ran = spotbench("run", file, "--results", results)
+    assert ran.code == 0, ran.err
+    store, cells = store_of(results), grid.read(str(file)).cells()
+    assert [(one.metric, one.score) for one in (store.read(cell).result.summary for cell in cells)] == [("", None)] * 2
+    (chain,) = [line for line in ran.out.splitlines() if line.startswith("chain")]
+    assert chain.split()[-2:] == ["-", "100.0%"]
+
+
+def test_nothing_is_decoded_for_a_task_that_cannot_score(
+    tmp_path: Path, write_grid: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, watched: list[Any]
+) -> None:
+    monkeypatch.setattr(tasks.harness, "_CHECKED", set())
+    monkeypatch.setattr(Task, "_score", lambda self, doc_id, text: {"exact_match": float(doc_id != 5)})
+    ran = spotbench("run", write_grid(), "--results", tmp_path / "results")
+    assert (ran.code, watched) == (2, [])
+    assert "task tiny-gsm 1.0: items 5 do not score 1.0 on their gold answers" in ran.err
+
+
+def test_a_run_does_not_go_on_with_prompts_of_another_version_of_the_task(
+    tmp_path: Path, write_grid: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, watched: list[Any]
+) -> None:
+    bundle, store = bundle_of(write_grid(drafters='["chain"]')), Store(tmp_path)
+    real = Store.finish
+    monkeypatch.setattr(Store, "finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        runner.run_bundle(bundle, store, False, quiet)
+    monkeypatch.setattr(Store, "finish", real)
+    decoded = len(watched)
+    load = tasks.harness.load
+
+    def newer(name: str) -> Task:
+        task = load(name)
+        task.version = "2.0"
+        return task
+
+    monkeypatch.setattr(tasks.harness, "load", newer)
+    assert runner.run_bundle(bundle, store, False, quiet)
+    assert len(watched) == 2 * decoded

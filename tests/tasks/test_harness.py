@@ -15,6 +15,7 @@ from tasks import harness, scoring, tiny
 from tasks.harness import Task, cut, load
 
 NAMES = ["tiny-code", "tiny-gsm", "tiny-ifeval", "tiny-math"]
+REAL = ["gsm8k", "gsm8k-5shot", "humaneval", "ifeval", "math500", "mbpp", "mbpp-sanitized", "specbench"]
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +48,12 @@ def test_answers_of_other_items_score_near_zero(task: Task) -> None:
         pairs = pairs[:50]
     scores = [task.score(n, task.gold(other))[task.metric] for n, other in pairs]
     assert sum(scores) / len(scores) <= 0.2
+
+
+@every_task
+def test_the_self_check_passes(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "_CHECKED", set())
+    task.self_check()
 
 
 @every_task
@@ -93,13 +100,14 @@ def test_shots_would_come_from_the_train_split(task: Task) -> None:
 
 
 def test_names_are_the_folders() -> None:
-    assert harness.names() == NAMES
+    assert harness.names() == [*REAL, *NAMES]
+    assert harness.shipped() == NAMES
 
 
 def test_an_unknown_task_is_told_the_names_there_are() -> None:
     with pytest.raises(UserError) as error:
         load("tiny-gms")
-    assert str(error.value) == "unknown task 'tiny-gms'; known: tiny-code, tiny-gsm, tiny-ifeval, tiny-math"
+    assert str(error.value) == f"unknown task 'tiny-gms'; known: {', '.join([*REAL, *NAMES])}"
 
 
 def test_one_text_is_scored_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,6 +243,6 @@ def test_loading_is_lazy_silent_and_leaves_nothing_behind(tmp_path: Path) -> Non
     ran = subprocess.run(
         [sys.executable, "-c", FRESH], cwd=folder, env=environment, capture_output=True, text=True, check=True
     )
-    assert json.loads(ran.stdout) == [NAMES, False, True, False, "1", "0", 0]
+    assert json.loads(ran.stdout) == [[*REAL, *NAMES], False, True, False, "1", "0", 0]
     assert ran.stderr == ""
     assert [*folder.rglob("*"), *cache.rglob("*")] == []
