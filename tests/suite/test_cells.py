@@ -1,6 +1,5 @@
 """Cells: their ids name results for years, across processes, machines and grid files."""
 
-import itertools
 import json
 import os
 import re
@@ -148,8 +147,8 @@ def test_every_bundle_begins_with_its_baseline_and_holds_one_condition() -> None
 
 def test_no_two_cells_of_the_shipped_grids_share_an_id() -> None:
     for name in grid.shipped():
-        cells = grid.read(name).cells()
-        assert all(a.id != b.id for a, b in itertools.combinations(cells, 2)), name
+        ids = [cell.id for cell in grid.read(name).cells()]
+        assert len(set(ids)) == len(ids), name
 
 
 def test_the_id_of_a_plan_is_the_id_of_its_stored_result(tiny_run: TinyRun) -> None:
