@@ -74,9 +74,10 @@ def _all(parts: Sequence[Part]) -> Iterator[tuple[str, Figure]]:
 
 
 def reduction(part: Part) -> Figure | None:
-    """Pass reduction against rows, with 95 % bands; the bounds are dashed."""
+    """Pass reduction against rows, where there are several budgets, with 95 % bands; the bounds are dashed."""
     shown = {name: lines for name, lines in _by_drafter(part.lines).items() if name != "none"}
-    if not shown:
+    budgets = sorted({line.rows for lines in shown.values() for line in lines})
+    if len(budgets) < 2:
         return None
     figure, axes = _axes(part.setting.title, height=2.7)
     for name, lines in shown.items():
@@ -93,7 +94,6 @@ def reduction(part: Part) -> Figure | None:
         if name not in BOUNDS:
             low, high = [line.reduction.low for line in lines], [line.reduction.high for line in lines]
             axes.fill_between(rows, low, high, color=colour, alpha=0.15, linewidth=0)
-    budgets = sorted({line.rows for lines in shown.values() for line in lines})
     axes.set_xscale("log", base=2)
     axes.set_xticks(budgets, [str(rows) for rows in budgets])
     axes.minorticks_off()
@@ -137,8 +137,11 @@ def depth(part: Part, deepest: int = 8) -> Figure | None:
     return figure
 
 
-def transfer(parts: Sequence[Part], rows: int = 9) -> Figure | None:
-    """Pooled pass reduction of every drafter on every target at one budget; in brackets its share of the oracle's."""
+def transfer(parts: Sequence[Part]) -> Figure | None:
+    """Pooled pass reduction of every drafter on every target at one budget, 9 rows or else the largest; in brackets its
+    share of the oracle's."""
+    budgets = {line.rows for part in parts for line in part.lines}
+    rows = 9 if 9 in budgets else max(budgets, default=1)
     chosen = {
         (part.setting.target, part.setting.temperature, line.drafter): line
         for part in parts
