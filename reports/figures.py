@@ -143,7 +143,7 @@ def transfer(parts: Sequence[Part]) -> Figure | None:
     budgets = {line.rows for part in parts for line in part.lines}
     rows = 9 if 9 in budgets else max(budgets, default=1)
     chosen = {
-        (part.setting.target, part.setting.temperature, line.drafter): line
+        (_name(part, "\n"), part.setting.temperature, line.drafter): line
         for part in parts
         for line in part.lines
         if line.rows == rows and line.drafter not in ("none", "perfect")
@@ -166,7 +166,7 @@ def transfer(parts: Sequence[Part]) -> Figure | None:
                     dark = line.pooled_reduction > 1 + 0.6 * (top - 1)
                     text = f"{line.pooled_reduction:.2f}{share}"
                     axes.text(x, y, text, ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
-        axes.set_xticks(range(len(targets)), targets, fontsize=6.5)
+        axes.set_xticks(range(len(targets)), targets, fontsize=6)
         axes.set_yticks(range(len(names)), names)
         axes.set_title(f"pass reduction at {rows} rows (share of the oracle's), T = {temperature:g}")
         axes.grid(visible=False)
@@ -178,7 +178,7 @@ def transfer(parts: Sequence[Part]) -> Figure | None:
 def stale(parts: Sequence[Part]) -> Figure | None:
     """What the pass before already knew: the token, and the position (claim C1)."""
     points = [
-        (f"{part.setting.target}, T = {part.setting.temperature:g}", base.task, base.stale_tokens, base.stale_choices)
+        (f"{_name(part)}, T = {part.setting.temperature:g}", base.task, base.stale_tokens, base.stale_choices)
         for part in parts
         for base in part.baselines
         if not math.isnan(base.stale_tokens)
@@ -212,6 +212,12 @@ def _axes(title: str, height: float) -> tuple[Figure, Axes]:
     axes = figure.subplots()
     axes.set_title(title)
     return figure, axes
+
+
+def _name(part: Part, between: str = ", ") -> str:
+    """The target, and its context where it could have another."""
+    context = part.setting.context
+    return part.setting.target + ("" if context == "cached" else between + context)
 
 
 def _by_drafter(lines: Sequence[Line]) -> dict[str, list[Line]]:
