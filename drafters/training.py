@@ -208,6 +208,7 @@ class Training:
         record = {
             "recipe": asdict(self.recipe),
             "source": self.data.source,
+            "parameters": _count(self.network),
             "steps": self.step,
             "seconds": round(self.seconds),
             "accuracy_by_depth": [round(a, 4) for a in by_depth],

@@ -4,9 +4,9 @@ One style: column width, 8 pt, colours that colour-blind readers tell apart (Oka
 same tables give the same bytes.
 """
 
+import io
 import math
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -50,16 +50,16 @@ RC: Any = {
 }
 
 
-def write(parts: Sequence[Part], folder: Path) -> list[str]:
-    """Every figure as PDF and PNG; returns their names without the ending."""
-    folder.mkdir(parents=True, exist_ok=True)
-    names = []
+def render(parts: Sequence[Part]) -> Iterator[tuple[str, bytes]]:
+    """Every figure as PDF and PNG: the file's name and its content."""
     with mpl.rc_context(RC):
-        for name, figure in _all(parts):
-            figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None}, bbox_inches="tight")
-            figure.savefig(folder / f"{name}.png", metadata={"Software": None}, bbox_inches="tight")
-            names.append(name)
-    return names
+        drawn = list(_all(parts))
+    for name, figure in drawn:
+        for ending, metadata in (("pdf", {"CreationDate": None}), ("png", {"Software": None})):
+            content = io.BytesIO()
+            with mpl.rc_context(RC):
+                figure.savefig(content, format=ending, metadata=metadata, bbox_inches="tight")
+            yield f"{name}.{ending}", content.getvalue()
 
 
 def _all(parts: Sequence[Part]) -> Iterator[tuple[str, Figure]]:
@@ -75,11 +75,13 @@ def _all(parts: Sequence[Part]) -> Iterator[tuple[str, Figure]]:
 
 def reduction(part: Part) -> Figure | None:
     """Pass reduction against rows, where there are several budgets, with 95 % bands; the bounds are dashed."""
-    shown = {name: lines for name, lines in _by_drafter(part.lines).items() if name != "none"}
+    shown = _by_drafter(part.lines)
     budgets = sorted({line.rows for lines in shown.values() for line in lines})
     if len(budgets) < 2:
         return None
-    figure, axes = _axes(part.setting.title, height=2.7)
+    figure = Figure(figsize=(WIDTH, 2.7), layout="constrained")
+    axes = figure.subplots()
+    axes.set_title(part.setting.title)
     for name, lines in shown.items():
         rows = [line.rows for line in lines]
         colour, marker = _style(name, list(shown))
@@ -106,9 +108,7 @@ def reduction(part: Part) -> Figure | None:
 
 def depth(part: Part, deepest: int = 8) -> Figure | None:
     """How deep drafts are accepted at the largest budget: the share of passes, and among those that came so far."""
-    shown = {
-        name: lines[-1] for name, lines in _by_drafter(part.lines).items() if name != "none" and lines[-1].rows > 1
-    }
+    shown = {name: lines[-1] for name, lines in _by_drafter(part.lines).items()}
     if not shown:
         return None
     figure = Figure(figsize=(WIDTH, 2.4), layout="constrained")
@@ -139,36 +139,42 @@ def depth(part: Part, deepest: int = 8) -> Figure | None:
 
 def transfer(parts: Sequence[Part]) -> Figure | None:
     """Pooled pass reduction of every drafter on every target at one budget, 9 rows or else the largest; in brackets its
-    share of the oracle's."""
+    share of the oracle's. A panel for each temperature and rule."""
     budgets = {line.rows for part in parts for line in part.lines}
     rows = 9 if 9 in budgets else max(budgets, default=1)
-    chosen = {
-        (_name(part, "\n"), part.setting.temperature, line.drafter): line
-        for part in parts
-        for line in part.lines
-        if line.rows == rows and line.drafter not in ("none", "perfect")
-    }
-    targets = list(dict.fromkeys(target for target, _, _ in chosen))
+    panels: dict[tuple[float, str], dict[tuple[str, str], Line]] = {}
+    for part in parts:
+        panel = panels.setdefault((part.setting.temperature, part.setting.rule), {})
+        for name, lines in _by_drafter(part.lines).items():
+            panel |= {(name, _name(part, "\n")): line for line in lines if line.rows == rows and name != "perfect"}
+    names = list(dict.fromkeys(name for panel in panels.values() for name, _ in panel))
+    targets = list(dict.fromkeys(target for panel in panels.values() for _, target in panel))
     if len(targets) < 2:
         return None
-    temperatures = sorted({temperature for _, temperature, _ in chosen})
-    names = [name for name in dict.fromkeys(drafter for _, _, drafter in chosen) if not name.endswith("-uncoupled")]
-    figure = Figure(figsize=(2 * WIDTH, (0.22 * len(names) + 0.5) * len(temperatures) + 0.6), layout="constrained")
-    top = max(line.pooled_reduction for line in chosen.values())
-    for axes, temperature in zip(figure.subplots(len(temperatures), 1, squeeze=False)[:, 0], temperatures, strict=True):
-        grid = [[chosen.get((target, temperature, name)) for target in targets] for name in names]
-        values = [[line.pooled_reduction if line else math.nan for line in row] for row in grid]
-        axes.imshow(values, cmap="Blues", vmin=1, vmax=top, aspect="auto")
-        for y, row in enumerate(grid):
-            for x, line in enumerate(row):
-                if line:
-                    share = "" if math.isnan(line.of_oracle) else f" ({line.of_oracle:.0%})"
-                    dark = line.pooled_reduction > 1 + 0.6 * (top - 1)
-                    text = f"{line.pooled_reduction:.2f}{share}"
-                    axes.text(x, y, text, ha="center", va="center", fontsize=6.5, color="white" if dark else "black")
+    figure = Figure(figsize=(2 * WIDTH, (0.22 * len(names) + 0.5) * len(panels) + 0.6), layout="constrained")
+    top = max(line.pooled_reduction for panel in panels.values() for line in panel.values())
+    for axes, ((temperature, rule), panel) in zip(
+        figure.subplots(len(panels), 1, squeeze=False)[:, 0], sorted(panels.items()), strict=True
+    ):
+        reductions = {at: line.pooled_reduction for at, line in panel.items()}
+        axes.imshow(
+            [[reductions.get((name, target), math.nan) for target in targets] for name in names],
+            cmap="Blues", vmin=1, vmax=top, aspect="auto",
+        )  # fmt: skip
+        for (name, target), line in panel.items():
+            share = "" if math.isnan(line.of_oracle) else f" ({line.of_oracle:.0%})"
+            axes.text(
+                targets.index(target),
+                names.index(name),
+                f"{line.pooled_reduction:.2f}{share}",
+                ha="center",
+                va="center",
+                fontsize=6.5,
+                color="white" if line.pooled_reduction > 1 + 0.6 * (top - 1) else "black",
+            )
         axes.set_xticks(range(len(targets)), targets, fontsize=6)
         axes.set_yticks(range(len(names)), names)
-        axes.set_title(f"pass reduction at {rows} rows (share of the oracle's), T = {temperature:g}")
+        axes.set_title(f"pass reduction at {rows} rows (share of the oracle's), T = {temperature:g}, {rule}")
         axes.grid(visible=False)
         axes.spines[:].set_visible(False)
         axes.tick_params(length=0)
@@ -177,27 +183,30 @@ def transfer(parts: Sequence[Part]) -> Figure | None:
 
 def stale(parts: Sequence[Part]) -> Figure | None:
     """What the pass before already knew: the token, and the position (claim C1)."""
-    points = [
-        (f"{_name(part)}, T = {part.setting.temperature:g}", base.task, base.stale_tokens, base.stale_choices)
+    known = {
+        f"{_name(part)}, T = {part.setting.temperature:g}, {part.setting.rule}": counted
         for part in parts
-        for base in part.baselines
-        if not math.isnan(base.stale_tokens)
-    ]
-    if not points:
+        if (counted := [base for base in part.baselines if not math.isnan(base.stale_tokens)])
+    }
+    if not known:
         return None
-    labels = list(dict.fromkeys(label for label, *_ in points))
+    labels = list(known)
     figure = Figure(figsize=(WIDTH, 0.22 * len(labels) + 1), layout="constrained")
     axes = figure.subplots()
-    for kind, colour, marker, column in (("token", "#0072B2", "o", 2), ("position", "#D55E00", "s", 3)):
+    marks = [(y, base) for y, bases in enumerate(known.values()) for base in bases]
+    for name, colour, marker, shares in (
+        ("token", "#0072B2", "o", [base.stale_tokens for _, base in marks]),
+        ("position", "#D55E00", "s", [base.stale_choices for _, base in marks]),
+    ):
         axes.plot(
-            [point[column] for point in points],
-            [labels.index(point[0]) for point in points],
+            shares,
+            [y for y, _ in marks],
             linestyle="",
             color=colour,
             marker=marker,
             alpha=0.7,
             clip_on=False,
-            label=f"{kind} already right",
+            label=f"{name} already right",
         )
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.5, -0.5)
@@ -207,13 +216,6 @@ def stale(parts: Sequence[Part]) -> Figure | None:
     return figure
 
 
-def _axes(title: str, height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    axes = figure.subplots()
-    axes.set_title(title)
-    return figure, axes
-
-
 def _name(part: Part, between: str = ", ") -> str:
     """The target, and its context where it could have another."""
     context = part.setting.context
@@ -221,10 +223,10 @@ def _name(part: Part, between: str = ", ") -> str:
 
 
 def _by_drafter(lines: Sequence[Line]) -> dict[str, list[Line]]:
-    """The lines of each drafter by rows; uncoupled twins are left to the tables."""
+    """The lines of each drafter by rows; the baseline has none, and uncoupled twins are left to the tables."""
     found: dict[str, list[Line]] = {}
     for line in sorted(lines, key=lambda line: line.rows):
-        if not line.drafter.endswith("-uncoupled"):
+        if line.drafter != "none" and not line.drafter.endswith("-uncoupled"):
             found.setdefault(line.drafter, []).append(line)
     order = [name for name in STYLE if name in found]
     return {name: found[name] for name in [*order, *(name for name in found if name not in STYLE)]}

@@ -13,13 +13,14 @@ def write(name: str, about: str, store: Store, cells: Sequence[Cell]) -> tuple[P
     """Write `report.md`, `report.csv`, `claims.md` and `figures/` beside the results; returns the first and tables."""
     made = list(tables.parts(frame.build(store, cells)))
     missing = sum(not store.done(cell) for cell in cells)
-    warning = f"**Incomplete: {missing} of {len(cells)} cells are not done**, and not in the tables.\n"
-    text = "\n".join([f"# {name}\n\n{about}\n", *([warning] if missing else []), *_sections(made)])
+    head = [f"**Incomplete: {missing} of {len(cells)} cells are not done**, and not in here.\n"] if missing else []
+    text = "\n".join([f"# {name}\n\n{about}\n", *head, *_sections(made)])
     path = store.write_report("report.md", text)
     store.write_report("report.csv", tables.csv(made))
     page = tables.markdown(claims.COLUMNS, claims.rows(made))
-    store.write_report("claims.md", f"# {name}: the paper's claims\n\n{claims.NOTE}\n\n{page}")
-    figures.write(made, store.root / "figures")
+    store.write_report("claims.md", "\n".join([f"# {name}: the paper's claims\n", *head, f"{claims.NOTE}\n", page]))
+    for file, content in figures.render(made):
+        store.write_report(f"figures/{file}", content)
     return path, made
 
 

@@ -15,7 +15,7 @@ from suite.measure.acceptance import Acceptance, acceptance
 from suite.measure.stats import Interval, mean, pooled_ratio, ratio
 
 T = TypeVar("T")
-NONE = Interval(math.nan, math.nan, math.nan)
+NOT_MEASURED = Interval(math.nan, math.nan, math.nan)
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ def _line(drafter: str, rows: int, part: pd.DataFrame, oracle: Mapping[int, floa
         of_oracle=reduction / oracle.get(rows, math.nan),
         draft_ms=float(1000 * part["draft_s"].sum() / verify_passes),
         tokens_per_s=math.nan if replayed else float(part["new_tokens"].sum() / seconds),
-        speedup=NONE if replayed else ratio(part["baseline_s"].tolist(), part["decode_s"].tolist(), tasks),
+        speedup=NOT_MEASURED if replayed else ratio(part["baseline_s"].tolist(), part["decode_s"].tolist(), tasks),
         accuracy=_accuracy(part),
         exact_match=float(part["exact_match"].mean()),
         ties=int(part["tie"].sum()),
@@ -239,7 +239,7 @@ def _line(drafter: str, rows: int, part: pd.DataFrame, oracle: Mapping[int, floa
 def _accuracy(part: pd.DataFrame) -> Interval:
     """Over the tasks that have a score."""
     scored = part[part["score"].notna()]
-    return mean(scored["score"].tolist(), scored["task"].tolist()) if len(scored) else NONE
+    return mean(scored["score"].tolist(), scored["task"].tolist()) if len(scored) else NOT_MEASURED
 
 
 def _baseline(task: str, part: pd.DataFrame) -> Baseline:

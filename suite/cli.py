@@ -239,7 +239,9 @@ def train(
     seed: int = 0,
     wandb: Annotated[
         bool,
-        typer.Option("--wandb", help="Its curve as a Weights & Biases run in DIR, offline unless WANDB_MODE is set."),
+        typer.Option(
+            "--wandb", help="Its curve as a Weights & Biases run in OUT/wandb, offline unless WANDB_MODE is set."
+        ),
     ] = False,
 ) -> None:
     """Train a drafter's network on the train-split traces of a target. Run it again to go on after an interruption."""
@@ -457,7 +459,7 @@ def _each(wanted: "Grid", todo: "list[Bundle]", store: "Store", work: Callable[.
                 if not store.done(cell):
                     runner.fail(store, cell, RuntimeError(how))
 
-        share(todo, work, workers, begin, died, machine.places(workers, wanted.device))
+        share(todo, work, workers, begin, died, machine.worker_gpus(workers, wanted.device))
 
 
 def _fail_on(store: "Store", cells: "list[Cell]") -> None:

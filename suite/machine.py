@@ -37,7 +37,7 @@ def name() -> str:
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\(r\)|\(tm\)|processor|cpu|@.*?hz", "", label.lower())).strip("-")
 
 
-def places(workers: int, device: str) -> tuple[str, ...]:
+def worker_gpus(workers: int, device: str) -> tuple[str, ...]:
     """The GPU of each worker, as CUDA names it; none where the device is the CPU.
 
     Raises UserError when there are more workers than cores, or than GPUs.

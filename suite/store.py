@@ -128,12 +128,12 @@ class Store:
             folder.mkdir(parents=True, exist_ok=True)
             publish(folder / f"{now:%Y%m%dT%H%M%S.%f}-{uuid.uuid4().hex[:6]}.json", _json(failure))
 
-    def write_report(self, name: str, text: str) -> Path:
+    def write_report(self, name: str, content: str | bytes) -> Path:
         """Write a derived file beside the cells, replacing an earlier one; it can be rebuilt at will."""
         path = self.root / name
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(path, text.encode())
+            replace_file(path, content.encode() if isinstance(content, str) else content)
         return path
 
     def _partial(self, bundle: Bundle) -> Path:

@@ -58,7 +58,9 @@ def curve(name: str, config: Mapping[str, Any], folder: Path, warn: Callable[[st
         )
 
     run = guarded(begin)
-    yield lambda figures: guarded(
-        lambda: run.log({key: value for key, value in figures.items() if key != "step"}, step=int(figures["step"]))
-    )
-    guarded(lambda: run.finish())
+    try:
+        yield lambda figures: guarded(
+            lambda: run.log({key: value for key, value in figures.items() if key != "step"}, step=int(figures["step"]))
+        )
+    finally:
+        guarded(lambda: run.finish())

@@ -1,6 +1,6 @@
 """The tasks, through lm-evaluation-harness: its prompts, its filters, its scoring call.
 
-This is the only file that imports `lm_eval`, and only once a task is loaded (seconds).
+Beside it only `instructions` imports `lm_eval`; both do once a task is loaded (seconds).
 """
 
 import contextlib

@@ -8,9 +8,9 @@ from suite.store import Store
 from tests.suite.tiny_grid import finish, made_cell, made_sample
 
 
-def rows(folder: Path, *, tiny: bool, stale: int = 19, passes: int = 1) -> dict[str, claims.Row]:
+def rows(folder: Path, *, tiny: bool, stale: int = 19, passes: int = 1, rule: str = "exact") -> dict[str, claims.Row]:
     """The page of a grid in which the baseline needs 8 passes a prompt, chain 4 and spot `passes`."""
-    store, cells = Store(folder), [made_cell("none"), made_cell("chain"), made_cell("spot")]
+    store, cells = Store(folder), [made_cell(drafter, rule=rule) for drafter in ("none", "chain", "spot")]
     settings = {"metric": "exact_match", "tiny": tiny, "weights": "w1"}
     samples = {
         "none": {"verify_passes": 8, "depths": [0] * 8, "stale": Stale(commits=20, tokens=stale, steps=20, choices=14)},
@@ -36,7 +36,7 @@ def test_a_published_model_gets_a_verdict(tmp_path: Path) -> None:
     assert good["C2"].measured.startswith("up to 8.00x [8.00, 8.00]")
     assert {good[name].verdict for name in ("C1", "C2", "C4")} == {"reproduced"}
     bad = rows(tmp_path / "bad", tiny=False, stale=17, passes=5)
-    assert {bad[name].verdict for name in ("C1", "C2", "C4")} == {"not reproduced"}
+    assert {bad[name].verdict for name in ("C1", "C2", "C4")} == {"not in this grid"}
     assert "in 0 of 1 comparisons" in bad["C4"].measured
     assert "behind in 1" in bad["C4"].measured
 
@@ -45,3 +45,8 @@ def test_a_look_alike_gets_none_and_is_called_one(tmp_path: Path) -> None:
     for row in rows(tmp_path, tiny=True).values():
         assert row.verdict in ("not measurable on look-alikes", "-")
         assert ("look-alike" in row.measured) == (row.measured != claims.NOTHING)
+
+
+def test_what_is_claimed_of_exact_decoding_is_not_taken_from_another_rule(tmp_path: Path) -> None:
+    found = rows(tmp_path, tiny=False, rule="threshold(0.9)")
+    assert {found[name].measured for name in ("C2", "C3", "C4", "C5")} == {claims.NOTHING}

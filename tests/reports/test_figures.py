@@ -1,5 +1,6 @@
 """The figures: the tables' values, the same bytes every time."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,12 +43,10 @@ def test_a_curve_is_the_tables_column(tmp_path: Path) -> None:
 
 def test_the_same_tables_give_the_same_bytes(tmp_path: Path) -> None:
     made = parts(tmp_path / "store", ("tiny-sdar-b16", "tiny-llada"))
-    names = figures.write(made, tmp_path / "one")
-    assert figures.write(made, tmp_path / "two") == names
-    files = sorted(path.name for path in (tmp_path / "one").iterdir())
-    assert files == sorted(f"{name}.{kind}" for name in names for kind in ("pdf", "png"))
-    for file in files:
-        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes(), file
+    drawn = dict(figures.render(made))
+    assert dict(figures.render(made)) == drawn
+    assert {"transfer.pdf", "transfer.png"} < drawn.keys()
+    assert all(content.startswith((b"%PDF", b"\x89PNG")) for content in drawn.values())
 
 
 def test_a_look_alike_is_called_one_in_its_figures(tmp_path: Path) -> None:
@@ -64,5 +63,16 @@ def test_targets_are_compared_where_there_are_two(tmp_path: Path) -> None:
     assert texts == ["4.75 (100%)"] * 6, "9 and 10 passes instead of 2 and 2, for three drafters on two targets"
 
 
-def test_of_nothing_there_is_no_figure(tmp_path: Path) -> None:
-    assert figures.write([], tmp_path / "none") == []
+def test_rules_are_never_drawn_over_each_other(tmp_path: Path) -> None:
+    (exact,) = parts(tmp_path / "one")
+    other = replace(exact, setting=replace(exact.setting, rule="threshold(0.9)", target="tiny-llada"))
+    for drawn, panels in ((figures.transfer([exact, other]), 2), (figures.stale([exact, other]), 1)):
+        assert drawn is not None
+        assert len(drawn.axes) == panels
+        assert "threshold(0.9)" in str(
+            [[text.get_text() for text in drawn.axes[-1].get_yticklabels()], drawn.axes[-1].get_title()]
+        )
+
+
+def test_of_nothing_there_is_no_figure() -> None:
+    assert list(figures.render([])) == []

@@ -33,9 +33,9 @@ def test_more_workers_than_cores_are_refused(write_grid: Callable[..., Path], in
 
 def test_each_worker_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    assert machine.places(2, "cuda") == ("3", "5")
+    assert machine.worker_gpus(2, "cuda") == ("3", "5")
     with pytest.raises(UserError, match="this machine has 2 GPUs"):
-        machine.places(3, "cuda")
+        machine.worker_gpus(3, "cuda")
 
 
 NAMES = ["first", "second", "third", "fourth"]
