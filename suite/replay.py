@@ -101,11 +101,11 @@ def _weights_here(bundle: Bundle) -> str | None:
 
 
 class _Remembering(Drafter):
-    """A nested drafter, asked once for the largest budget."""
+    """A nested drafter, asked once at each state: for the first budget that comes there, which must be the largest."""
 
-    def __init__(self, drafter: Drafter, most: int) -> None:
+    def __init__(self, drafter: Drafter) -> None:
         self.name, self.needs_future = drafter.name, drafter.needs_future
-        self._drafter, self._most = drafter, most
+        self._drafter = drafter
 
     def start(self, future: Sequence[Visit]) -> None:
         self._drafter.start(future)
@@ -116,7 +116,7 @@ class _Remembering(Drafter):
     def propose(self, view: DraftView, rows: int) -> list[State]:
         at = (view.block, view.state)
         if at not in self._known:
-            self._known[at] = self._drafter.propose(view, self._most)
+            self._known[at] = self._drafter.propose(view, rows)
         return self._known[at][:rows]
 
 
@@ -127,7 +127,7 @@ def _samples(
     drafter = drafters.make(cells[0].drafter, files.get(cells[0].drafter, ""))
     drafter.attach(cells[0].target, found.header.policy)
     descending = sorted(cells, key=lambda cell: -cell.rows)
-    once = _Remembering(drafter, descending[0].rows - 1) if drafter.nested else None
+    once = _Remembering(drafter) if drafter.nested else None
     samples: dict[Cell, list[Sample]] = {cell: [] for cell in cells}
     for one in prompts:
         if once:
