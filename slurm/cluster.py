@@ -63,7 +63,9 @@ class Cluster(Resources):
 
     def of_report(self) -> Resources:
         """What the report job asks for: no GPU unless `[report]` says so."""
-        return self._with(Resources(**{"gpus": 0, "gres": ""} | self.report.model_dump(exclude_unset=True)))
+        return self._with(
+            Resources.model_validate({"gpus": 0, "gres": ""} | self.report.model_dump(exclude_unset=True))
+        )
 
     def _with(self, other: Resources) -> Resources:
         own: dict[str, Any] = {key: getattr(self, key) for key in Resources.model_fields}

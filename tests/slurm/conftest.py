@@ -40,7 +40,9 @@ class Lab:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing:
-        pytest.skip(f"no Slurm here ({', '.join(missing)} missing): apt-get install slurmctld slurmd slurm-client munge")
+        pytest.skip(
+            f"no Slurm here ({', '.join(missing)} missing): apt-get install slurmctld slurmd slurm-client munge"
+        )
     if os.getuid():
         pytest.skip("a Slurm of one's own needs root")
     prefix = tmp_path_factory.mktemp("slurm") / "lab"

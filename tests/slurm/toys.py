@@ -90,7 +90,7 @@ def note(session: Any, cells: Sequence[Any]) -> None:
     folder = Path(os.environ[FOLDER])
     gpu, node = os.environ.get("CUDA_VISIBLE_DEVICES", ""), os.environ.get("SLURMD_NODENAME", "")
     with (folder / "visits").open("a") as file:
-        file.write("".join(f"{cell.id} {node} {gpu}\n" for cell in cells))
+        file.write("".join(f"{cell.id} {time.time()} {node} {gpu}\n" for cell in cells))
 
 
 def misbehave(folder: Path, seed: int) -> None:
@@ -104,9 +104,7 @@ def misbehave(folder: Path, seed: int) -> None:
             told.write(os.environ["SLURMD_NODENAME"] + "\n")
     except (FileNotFoundError, FileExistsError):
         return
-    hoard = bytearray(2**31) if what == "memory" else b""
-    for _ in range(len(hoard[::4096]) and 1):
-        hoard[0] = 1  # type: ignore[index]
+    hoard = b"x" * 2**31 if what == "memory" else b""  # noqa: F841 - held while it waits
     for _ in range(3000):
         if not order.exists():
             return
