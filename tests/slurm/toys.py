@@ -12,7 +12,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from suite.targets import catalog
 from tasks.harness import Request
 from tests.toy import ToyTarget
 
