@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ class Lab:
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab() -> Iterator[Lab]:
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing:
         pytest.skip(
@@ -45,7 +46,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         )
     if os.getuid():
         pytest.skip("a Slurm of one's own needs root")
-    prefix = tmp_path_factory.mktemp("slurm") / "lab"
+    prefix = Path(tempfile.mkdtemp(prefix="slurm-lab-"))
+    prefix.chmod(0o755)  # as munge wants it of all folders above its socket
     knobs = {
         "INSTALL": "0", "GPUS": "2", "MAX_ARRAY": "25", "SLURMD_TIMEOUT": "10", "GRACE": "3",
         "CTLD_PORT": "36817", "NODE_PORT0": "37000",

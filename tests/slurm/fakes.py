@@ -6,7 +6,7 @@ from pathlib import Path
 SCRIPTS = {
     "srun": "",
     "scontrol": 'echo "MaxArraySize            = $(cat {folder}/longest)"',
-    "squeue": 'echo "$@" >> {folder}/asked; test -e {folder}/down && {{ echo "slurm_load_jobs error: down" >&2; exit 1; }}\n'
+    "squeue": 'echo "$@" >> {folder}/asked\ntest -e {folder}/down && {{ echo "slurm_load_jobs error: down" >&2; exit 1; }}\n'
     "cat {folder}/queue",
     "sbatch": 'test -e {folder}/full && {{ echo "sbatch: error: QOSMaxSubmitJobPerUserLimit" >&2; exit 1; }}\n'
     'echo >> {folder}/jobs; cp "$1" {folder}/$(wc -l < {folder}/jobs).sh\n'

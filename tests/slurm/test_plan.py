@@ -71,7 +71,7 @@ def test_bundles_that_cost_more_come_first() -> None:
 
 
 class Sweep(RuleBasedStateMachine):
-    """Whatever happens to jobs and results, in any order: what is at work or done is never submitted, nothing is lost."""
+    """Whatever happens to jobs and results: what is at work or done is never submitted, and nothing is lost."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -154,7 +154,7 @@ def test_a_submitter_that_died_before_it_wrote_down_the_job_is_no_loss(fake: Fak
 
 
 def test_where_slurm_refuses_the_rest_stays_missing(fake: FakeSlurm, sweep: Sweep) -> None:
-    file, site, store = sweep
+    file, site, _ = sweep
     fake.set("full")
     ran = spotbench("submit", file, "--cluster", site)
     assert (ran.code, ran.err.count("\n")) == (2, 1)
