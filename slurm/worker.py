@@ -118,7 +118,6 @@ def _ending_in_time() -> Iterator[None]:
             raise _Ended from error
 
     def on_term(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise _Ended
 
     signal.signal(signal.SIGUSR2, on_usr2)
@@ -128,6 +127,7 @@ def _ending_in_time() -> Iterator[None]:
             yield
         except _Ended as ended:
             if ended.__cause__ is None:
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
                 print("told to end; waiting for it", flush=True)
                 while True:
                     signal.pause()

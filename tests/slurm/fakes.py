@@ -6,11 +6,18 @@ from pathlib import Path
 SCRIPTS = {
     "srun": "",
     "scontrol": 'echo "MaxArraySize            = $(cat {folder}/longest)"',
-    "squeue": 'echo "$@" >> {folder}/asked\ntest -e {folder}/down && {{ echo "slurm_load_jobs error: down" >&2; exit 1; }}\n'
-    "cat {folder}/queue",
-    "sbatch": 'test -e {folder}/full && {{ echo "sbatch: error: QOSMaxSubmitJobPerUserLimit" >&2; exit 1; }}\n'
-    'echo >> {folder}/jobs; cp "$1" {folder}/$(wc -l < {folder}/jobs).sh\n'
-    'env | grep ^SLURM_ >> {folder}/leaked; echo "Submitted batch job $(wc -l < {folder}/jobs)"',
+    "squeue": """
+echo "$@" >> {folder}/asked
+test -e {folder}/down && {{ echo "slurm_load_jobs error: down" >&2; exit 1; }}
+cat {folder}/queue
+""",
+    "sbatch": """
+test -e {folder}/full && {{ echo "sbatch: error: QOSMaxSubmitJobPerUserLimit" >&2; exit 1; }}
+echo >> {folder}/jobs
+cp "$1" {folder}/$(wc -l < {folder}/jobs).sh
+env | grep ^SLURM_ >> {folder}/leaked
+echo "Submitted batch job $(wc -l < {folder}/jobs)"
+""",
 }
 
 
