@@ -14,9 +14,9 @@ from rich.text import Text
 
 from slurm.cluster import Resources
 from slurm.submit import Chunk, Plan, Submitted
-from slurm.survey import Place, State, Survey, survey
+from slurm.survey import State, Survey, survey
 from suite import deaths
-from suite.cells import Bundle
+from suite.cells import Bundle, Cell
 from suite.machine import code_hash
 from suite.store import Store
 
@@ -28,14 +28,15 @@ EXIT = re.compile(r"Exited with exit code (\d+)|(Killed|Terminated|Segmentation 
 
 @dataclass(frozen=True)
 class Trouble:
-    """Cells of one bundle that came to the same end. `log`: empty where no job was at it."""
+    """Cells of one bundle that came to the same end. `ending`: how the job ended, as far as its log tells; `log`: None
+    where there was no job."""
 
-    title: str
-    cells: tuple[str, ...]
+    bundle: Bundle
+    cells: tuple[Cell, ...]
     state: State
     reason: str
-    code: str
-    log: str
+    ending: str
+    log: Path | None
     last: str
 
 
@@ -154,59 +155,59 @@ def other_code(found: Survey) -> str:
 def troubles(bundles: Sequence[Bundle], found: Survey) -> Iterator[Trouble]:
     """All that failed or was lost, cells with the same reason together."""
     for bundle in bundles:
-        if not found.of(bundle, State.FAILED, State.LOST):
-            continue
-        places = found.places.get(bundle.id, [])
-        log = _log(places)
-        last, code = _ending(log)
-        for state in (State.FAILED, State.LOST):
-            reasons: dict[str, list[str]] = {}
-            for cell_id in found.of(bundle, state):
-                reason = _reason(bundle, cell_id, found) if state == State.FAILED else _fate(places, found)
-                reasons.setdefault(reason, []).append(cell_id)
-            for reason, cells in reasons.items():
-                yield Trouble(bundle.title, tuple(cells), state, reason, code, str(log or ""), last)
+        reasons: dict[tuple[State, str], list[Cell]] = {}
+        for cell in bundle.cells:
+            if (state := found.states[cell.id]) in (State.FAILED, State.LOST):
+                reason = _reason(bundle, cell, found) if state == State.FAILED else _fate(bundle, found)
+                reasons.setdefault((state, reason), []).append(cell)
+        if reasons:
+            log = _log(bundle, found)
+            last, ending = _end_of(log)
+            for (state, reason), cells in reasons.items():
+                yield Trouble(bundle, tuple(cells), state, reason, ending, log, last)
 
 
 def told(one: Trouble) -> Iterator[Text]:
-    names = ", ".join(cell.split(".")[-3] + " " + cell.split(".")[-2] for cell in one.cells)
-    yield Text(f"{one.state} ", "red").append(f"{one.title}: {names}", "default")
-    yield Text(f"  {one.reason}" + (f"; {one.code}" if one.code else ""))
+    names = ", ".join(f"{cell.drafter} r{cell.rows}" for cell in one.cells)
+    yield Text(f"{one.state} ", "red").append(f"{one.bundle.title}: {names}", "default")
+    yield Text("  " + "; ".join(filter(None, [one.reason, one.ending])))
     if one.log:
-        yield Text(f"  {one.log}")
-        yield Text(f"  > {one.last}", "dim")
+        yield Text(f"  {one.log}", overflow="fold")
+        yield Text(f"  > {one.last}", "dim", overflow="fold")
 
 
-def _reason(bundle: Bundle, cell_id: str, found: Survey) -> str:
-    cell = next(cell for cell in bundle.cells if cell.id == cell_id)
-    died = found.store.deaths(bundle)[cell_id]
+def _reason(bundle: Bundle, cell: Cell, found: Survey) -> str:
+    died = found.store.deaths(bundle)[cell.id]
     failures = found.store.failed(cell)
     if died >= deaths.LIMIT:
         return f"killed {died} processes"
     return failures[-1].line if failures else "not run: its baseline failed"
 
 
-def _fate(places: Sequence[Place], found: Survey) -> str:
+def _fate(bundle: Bundle, found: Survey) -> str:
     """What is known of a job that left neither a result nor a failure."""
-    job = found.job(places[-1])
-    if job is None:
-        return "its job is gone from the queue"
-    return f"its job ended as {job.state} on {job.node or 'no node'}"
+    job = found.job(found.places[bundle.id][-1])
+    return f"its job ended as {job.state} on {job.node or 'no node'}" if job else "its job is gone from the queue"
 
 
-def _log(places: Sequence[Place]) -> Path | None:
-    return places[-1].submission.log(places[-1].array, places[-1].index) if places and places[-1].array.job else None
+def _log(bundle: Bundle, found: Survey) -> Path | None:
+    for place in reversed(found.places.get(bundle.id, [])):
+        if place.array.job:
+            return place.submission.log(place.array, place.index)
+    return None
 
 
-def _ending(log: Path | None) -> tuple[str, str]:
+def _end_of(log: Path | None) -> tuple[str, str]:
     """The last line of a log, and how the process ended if it tells."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log else []
     except OSError:
         lines = []
     lines = [line.strip() for line in lines if line.strip()]
-    code = next((found[1] or found[2] for line in reversed(lines) if (found := EXIT.search(line))), "")
-    return (lines[-1] if lines else "(empty)"), f"exit code {code}" if code.isdigit() else code.lower()
+    for line in reversed(lines):
+        if found := EXIT.search(line):
+            return lines[-1], f"exit code {found[1]}" if found[1] else found[2].lower()
+    return lines[-1] if lines else "(nothing)", ""
 
 
 def _table(names: Sequence[str], *figures: str) -> Table:
