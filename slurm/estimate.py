@@ -1,10 +1,12 @@
 """How long bundles may take: their order before anything ran, and hours from what is done."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 
 import tasks.harness
 from suite.cells import Bundle
+from suite.errors import UserError
 from suite.store import Census, Store
 from suite.targets import catalog
 from tasks.catalog import CATALOG
@@ -31,8 +33,9 @@ def pace(bundles: Iterable[Bundle], store: Store, census: Census) -> Pace:
     for bundle in bundles:
         cell = bundle.baseline
         if cell.id in census.done and (cell.target, cell.task) not in found:
-            samples = store.read(cell).samples
-            found[cell.target, cell.task] = sum(one.prefill_s + one.decode_s for one in samples) / len(samples)
+            with suppress(UserError):  # a damaged one is for `check` to tell
+                samples = store.read(cell).samples
+                found[cell.target, cell.task] = sum(one.prefill_s + one.decode_s for one in samples) / len(samples)
     return found
 
 

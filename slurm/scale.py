@@ -99,7 +99,7 @@ def make(store: Store, bundles: list[Bundle]) -> str:
         if n >= half and n % 50 == 0:
             store.fail(bundle.cells[1], ValueError("made up"), "")
             (store.root / "partial" / f"{bundle.id}.{code_hash()}").mkdir(parents=True)
-    for cell in {(b.baseline.target, b.baseline.task): b.baseline for b in bundles[:half]}.values():
+    for cell in {(b.baseline.target, b.baseline.task): b.baseline for b in reversed(bundles[:half])}.values():
         shutil.rmtree(store.root / cell.id)
         written(store, cell)
     arrays = [tuple(bundle.id for bundle in bundles[start : start + 1000]) for start in range(0, len(bundles), 1000)]
