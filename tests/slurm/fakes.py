@@ -15,7 +15,7 @@ cat {folder}/queue
 test -e {folder}/full && {{ echo "sbatch: error: QOSMaxSubmitJobPerUserLimit" >&2; exit 1; }}
 echo >> {folder}/jobs
 cp "$1" {folder}/$(wc -l < {folder}/jobs).sh
-env | grep ^SLURM_ >> {folder}/leaked
+env | grep ^SLURM_ | cut -d= -f1 >> {folder}/leaked
 echo "Submitted batch job $(wc -l < {folder}/jobs)"
 """,
 }
