@@ -1,9 +1,11 @@
 """`spotbench submit`: what is missing or lost, as job arrays of one bundle a job, the longest first."""
 
+import io
 import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -185,7 +187,7 @@ def _setup(cluster: Cluster, code: Path) -> list[str]:
 def _sbatch(made: submitit.SlurmExecutor, jobs: Sequence[Callable[[], None]]) -> str:
     """Slurm's number of the array. Of an environment of Slurm only where the cluster is, is kept."""
     conf = {key: value for key, value in os.environ.items() if key == "SLURM_CONF"}
-    with clean_env():
+    with clean_env(), redirect_stderr(io.StringIO()):  # what sbatch says there is in the error too
         os.environ.update(conf)
         first, *_ = made.submit_array(jobs)
     return str(first.job_id).partition("_")[0]

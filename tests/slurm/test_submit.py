@@ -210,7 +210,7 @@ def test_status_tells_each_state_and_each_failure(fake: FakeSlurm, sweep: Sweep)
     assert "> srun: error: n1: task 0: Exited with exit code 9" in said
     assert log.name in out
     assert "3 of 15 cells are done" in said
-    assert (fake.folder / "asked").read_text().count("\n") == 2, "one call for submit, one for status"
+    assert (fake.folder / "asked").read_text().count("\n") == 1, "one call for all"
 
 
 def test_status_needs_no_slurm_where_nothing_was_submitted(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
