@@ -4,10 +4,11 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 ID_VERSION = 2
+_ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, order=True)
@@ -44,10 +45,10 @@ class Cell:
         A plain file name, whatever the parts are called: the hash tells apart what the prefix cannot.
         """
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        canonical = json.dumps([ID_VERSION, values], sort_keys=True, separators=(",", ":"))
+        canonical = _ENCODE([ID_VERSION, values])
         digest = hashlib.sha256(canonical.encode()).hexdigest()[:8]
         parts = [self.target, self.task, f"t{self.temperature:g}", self.rule, self.drafter, f"r{self.rows}", digest]
-        return ".".join(re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip("-.") for part in parts)
+        return ".".join(map(_plain, parts))
 
     @property
     def is_baseline(self) -> bool:
@@ -56,6 +57,11 @@ class Cell:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Cell":
         return cls(**{f.name: values[f.name] for f in fields(cls)})
+
+
+@lru_cache
+def _plain(part: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip("-.")
 
 
 @dataclass(frozen=True)

@@ -47,12 +47,12 @@ def cluster_file(folder: Path, **changes: str) -> Path:
     return file
 
 
-def grid_file(folder: Path, bundles: int) -> Path:
+def grid_file(folder: Path, seeds: range) -> Path:
     (folder / "faulty.py").write_text(toys.DRAFTER)
     file = folder / "sweep.toml"
     file.write_text(
         'name = "sweep"\ntargets = ["tiny-sdar-b16"]\ntasks = ["tiny-gsm"]\ntemperatures = [1.0]\nrows = [3]\n'
-        f'prompts = 3\nseeds = {list(range(bundles))}\ndrafters = ["chain", "{folder / "faulty.py"}:Faulty"]\n'
+        f'prompts = 3\nseeds = {list(seeds)}\ndrafters = ["chain", "{folder / "faulty.py"}:Faulty"]\n'
     )
     return file
 
@@ -99,7 +99,7 @@ def full_disk(tmp_path: Path) -> Iterator[Callable[[Path], None]]:
 def test_every_cell_is_done_or_failed_for_a_reason(
     tmp_path: Path, lab: Lab, toy: None, full_disk: Callable[[Path], None]
 ) -> None:
-    site, file, results = cluster_file(tmp_path), grid_file(tmp_path, BUNDLES), tmp_path / "results"
+    site, file, results = cluster_file(tmp_path), grid_file(tmp_path, range(BUNDLES)), tmp_path / "results"
     sweep = grid.read(str(file))
     bundles, cells = sweep.bundles(), sweep.cells()
     store = Store(results / "lab" / "sweep")
@@ -203,17 +203,17 @@ def _timeless(values: dict[str, object]) -> dict[str, object]:
 def test_two_bundles_on_a_node_have_a_gpu_each(tmp_path: Path, lab: Lab) -> None:
     """A job of two fake GPUs' node sees one; each waits for the other, so that they are there together."""
     site = cluster_file(tmp_path, gpus="1")
-    file, results = grid_file(tmp_path, 2), tmp_path / "results"
-    for seed in (0, 1):
+    file, results = grid_file(tmp_path, range(20, 22)), tmp_path / "results"
+    for seed in (20, 21):
         (tmp_path / "faults" / str(seed)).write_text("wait")
     lab.ask("scontrol", "update", "nodename=n[2-4]", "state=drain", "reason=test")
     try:
         ran = spotbench("submit", file, "--cluster", site, "--results", results)
         assert ran.code == 0, ran.err
-        until(lambda: all((tmp_path / "faults" / "at" / str(seed)).exists() for seed in (0, 1)))
+        until(lambda: all((tmp_path / "faults" / "at" / str(seed)).exists() for seed in (20, 21)))
     finally:
         lab.ask("scontrol", "update", "nodename=n[2-4]", "state=resume")
-    for seed in (0, 1):
+    for seed in (20, 21):
         (tmp_path / "faults" / str(seed)).unlink()
     until(lambda: idle(lab))
     seen = {tuple(line.split()[2:4]) for line in (tmp_path / "faults" / "visits").read_text().splitlines()}
