@@ -187,7 +187,10 @@ def _reason(bundle: Bundle, cell: Cell, found: Survey) -> str:
 def _fate(bundle: Bundle, found: Survey) -> str:
     """What is known of a job that left neither a result nor a failure."""
     job = found.job(found.places[bundle.id][-1])
-    return f"its job ended as {job.state} on {job.node or 'no node'}" if job else "its job is gone from the queue"
+    fate = f"its job ended as {job.state} on {job.node or 'no node'}" if job else "its job is gone from the queue"
+    died = found.store.deaths(bundle)
+    at = [f"{cell.drafter} r{cell.rows} (time {died[cell.id]})" for cell in bundle.cells if died[cell.id]]
+    return f"{fate}; killed at {', '.join(at)}" if at else fate
 
 
 def _log(bundle: Bundle, found: Survey) -> Path | None:
@@ -198,16 +201,17 @@ def _log(bundle: Bundle, found: Survey) -> Path | None:
 
 
 def _end_of(log: Path | None) -> tuple[str, str]:
-    """The last line of a log, and how the process ended if it tells."""
+    """The last line of a log besides those of srun, and how the process ended if they tell."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log else []
     except OSError:
         lines = []
-    lines = [line.strip() for line in lines if line.strip()]
-    for line in reversed(lines):
+    lines = [line.strip() for line in reversed(lines) if line.strip()]
+    last = next((line for line in lines if not line.startswith("srun: ")), lines[0] if lines else "(nothing)")
+    for line in lines:
         if found := EXIT.search(line):
-            return lines[-1], f"exit code {found[1]}" if found[1] else found[2].lower()
-    return lines[-1] if lines else "(nothing)", ""
+            return last, f"exit code {found[1]}" if found[1] else found[2].lower()
+    return last, ""
 
 
 def _table(names: Sequence[str], *figures: str) -> Table:

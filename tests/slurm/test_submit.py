@@ -8,6 +8,7 @@ import pytest
 
 from slurm import cluster, ledger
 from suite import grid
+from suite.machine import code_hash
 from suite.store import Store
 from tests.slurm import fakes
 from tests.slurm.fakes import FakeSlurm
@@ -196,6 +197,9 @@ def test_status_tells_each_state_and_each_failure(fake: FakeSlurm, sweep: Sweep)
     store.fail(bundles[1].cells[1], ValueError("no idea"), "Traceback")
     lines = as_queued(submission, "RUNNING")
     fake.queue(lines[0], *as_queued(submission, "OUT_OF_MEMORY")[1:3], lines[3], as_queued(submission, "PENDING")[4])
+    partial = store.root / "partial" / f"{bundles[2].id}.{code_hash()}"
+    partial.mkdir(parents=True)
+    (partial / "p.at").write_text(bundles[2].cells[1].id)
     log = submission.log(submission.arrays[0], 1)
     log.write_text("much\nsrun: error: n1: task 0: Exited with exit code 9\n\n")
     out = spotbench("status", file).out
@@ -205,9 +209,10 @@ def test_status_tells_each_state_and_each_failure(fake: FakeSlurm, sweep: Sweep)
     ]
     said = " ".join(out.split())
     assert "failed tiny-sdar-b16 tiny-gsm T=1 exact seed 1: chain r3 ValueError: no idea; exit code 9" in said
-    assert "lost tiny-sdar-b16 tiny-gsm T=1 exact seed 2: none r1, chain r3, oracle r3" in said
-    assert "its job ended as OUT_OF_MEMORY on n1" in said
-    assert "> srun: error: n1: task 0: Exited with exit code 9" in said
+    assert "> much" in said
+    assert (
+        "seed 2: none r1, chain r3, oracle r3 its job ended as OUT_OF_MEMORY on n1; killed at chain r3 (time 1)" in said
+    )
     assert log.name in out
     assert "3 of 15 cells are done" in said
     assert (fake.folder / "asked").read_text().count("\n") == 1, "one call for all"
