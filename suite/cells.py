@@ -44,8 +44,7 @@ class Cell:
 
         A plain file name, whatever the parts are called: the hash tells apart what the prefix cannot.
         """
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        canonical = _ENCODE([ID_VERSION, values])
+        canonical = _ENCODE([ID_VERSION, {name: self.__dict__[name] for name in _FIELDS}])
         digest = hashlib.sha256(canonical.encode()).hexdigest()[:8]
         parts = [self.target, self.task, f"t{self.temperature:g}", self.rule, self.drafter, f"r{self.rows}", digest]
         return ".".join(map(_plain, parts))
@@ -57,6 +56,9 @@ class Cell:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Cell":
         return cls(**{f.name: values[f.name] for f in fields(cls)})
+
+
+_FIELDS = tuple(field.name for field in fields(Cell))
 
 
 @lru_cache

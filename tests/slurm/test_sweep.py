@@ -57,7 +57,7 @@ def grid_file(folder: Path, seeds: range) -> Path:
     return file
 
 
-def until(what: Callable[[], object], seconds: float = 300) -> None:
+def until(what: Callable[[], object], seconds: float = 1200) -> None:
     """Wait until something is so."""
     end = time.monotonic() + seconds
     while not what():
