@@ -42,7 +42,7 @@ class Cluster(Resources):
     before `python3` in it, such as `apptainer exec --nv IMAGE`. `srun`: more arguments of srun.
     `node_cache`: a folder on the node's own disk, for temporary files and what compilers keep.
     `signal_s`: how long before its time limit a job is told [s]. `throttle`: how many jobs of an array may run at once.
-    `max_array`: the longest array; `max_queued`: the most jobs in the queue at once, 0: no limit.
+    `max_array`: the longest array; `max_queued`: the most jobs of a grid in the queue at once, 0: no limit.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=64)]

@@ -108,7 +108,7 @@ def _ending_in_time() -> Iterator[None]:
     job will be killed: nothing more is begun, for what a job does from then on is not what it does undisturbed, and its
     children have got the signal too. The job does not leave by itself, or a preempted one would not come back.
     """
-    requeue = signal.getsignal(signal.SIGUSR2)
+    requeue, ignore = signal.getsignal(signal.SIGUSR2), signal.getsignal(signal.SIGTERM)
     assert callable(requeue)
 
     def on_usr2(number: int, frame: FrameType | None) -> None:
@@ -134,6 +134,9 @@ def _ending_in_time() -> Iterator[None]:
             raise
     except _Ended as ended:
         raise ended.__cause__ or ended from None
+    finally:
+        signal.signal(signal.SIGUSR2, requeue)
+        signal.signal(signal.SIGTERM, ignore)
 
 
 def _tell(what: str, done: int, total: int) -> None:

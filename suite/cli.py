@@ -296,8 +296,7 @@ def submit(
         from slurm.submit import plan, submit
 
         site = clusters.read(cluster)
-    wanted, store = _open(grid_name, results, drafter, replayed, site.name)
-    store = type(store)(store.root.absolute())
+    wanted, store = _open(grid_name, results.absolute(), drafter, replayed, site.name)
     with nullcontext() if dry_run else ledger.alone(store.root):
         planned = plan(wanted, store, site, retry)
         show.print(status.planned(planned))
@@ -328,16 +327,14 @@ def status(
 
         from slurm import status as screens
 
-    screens_made = screens.screens(wanted.bundles(), store)
+    looks = screens.screens(wanted.bundles(), store)
     if watch and show.is_terminal:
         with Live(console=show, auto_refresh=False) as live:
-            for screen in screens_made:
+            for screen in looks:
                 live.update(screen, refresh=True)
     else:
-        for screen in screens_made:
-            show.print(screen, soft_wrap=False)
-            if not watch:
-                break
+        for screen in looks if watch else [next(looks)]:
+            show.print(screen)
     show.print(f"results: {escape(str(store.root))}", soft_wrap=True)
 
 
@@ -541,7 +538,10 @@ def _open(
     on: str = "",
     reading: bool = False,
 ) -> "tuple[Grid, Store]":
-    """A grid and its results: those `on` a cluster, else this machine's. `reading`: or else the only ones there are."""
+    """A grid and its results: those `on` a cluster, else this machine's; for `reading`, the only ones there are.
+
+    Raises UserError when it cannot be told whose are meant.
+    """
     with _starting():
         from suite import grid, machine
         from suite.store import Store, stores
@@ -549,10 +549,14 @@ def _open(
         wanted = grid.read(grid_name, added or ())
         if replayed:
             wanted = wanted.model_copy(update={"device": "replay"})
-        there = stores(results, wanted.name)
-        if reading and not on and len(there) == 1:
+        there = stores(results, wanted.name) if reading and not on else []
+        if len(there) == 1:
             return wanted, there[0]
-        return wanted, Store(results / (on or machine.name()) / wanted.name)
+        store = Store(results / (on or machine.name()) / wanted.name)
+        if there and store not in there:
+            names = ", ".join(one.root.parent.name for one in there)
+            raise UserError(f"{results} has results of {wanted.name} from {names}; say --on and one of them")
+        return wanted, store
 
 
 @contextmanager

@@ -130,7 +130,7 @@ class _Run:
                     visit, failures = self.session.visit(n, request, todo)
                 except UserError:
                     raise
-                except Exception as error:
+                except Exception as error:  # without its baseline a bundle ends; the next one may not
                     fail(store, baseline, error)
                     raise _BaselineError from error
                 for cell, fault in failures.items():
@@ -152,7 +152,7 @@ class _Run:
                 drafter = drafters.make(cell.drafter, files.get(cell.drafter, ""))
                 drafter.attach(cell.target, self.session.policy)
                 methods.append(Method(cell, drafter))
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - as above
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - anybody's code
                 fail(self.store, cell, error)
         return methods
 
@@ -316,6 +316,7 @@ class Session:
 
     def _stale(self, prompt: Sequence[int], seed: int) -> Stale:
         """What earlier passes knew, from one more decode: watching takes time, so nothing timed is watched."""
+        self.at(self.baseline.cell)
         watch = StaleWatch(self.policy, seed)
         decode(self.target, prompt, self.policy, self.baseline.drafter, seed=seed, watch=watch)
         return watch.counts

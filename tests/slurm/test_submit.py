@@ -226,6 +226,19 @@ def test_status_needs_no_slurm_where_nothing_was_submitted(sweep: Sweep, monkeyp
     assert "3 of 15 cells are done" in spotbench("status", file).out
 
 
+def test_whose_results_are_read(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, _, store = sweep
+    monkeypatch.chdir(store.root.parents[2])
+    bundles = grid.read(str(file)).bundles()
+    finish_grid(store, list(bundles[0].cells))
+    assert "3 of 15 cells are done" in spotbench("status", file).out, "the only ones there are"
+    finish_grid(Store(store.root.parents[1] / "other" / "tiny"), [bundles[0].cells[0]])
+    ran = spotbench("status", file)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert "results of tiny from other, site; say --on" in ran.err
+    assert "1 of 15 cells are done" in spotbench("status", file, "--on", "other").out
+
+
 def test_code_edited_after_submission_is_shown(fake: FakeSlurm, sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     file, site, _ = sweep
     spotbench("submit", file, "--cluster", site)
