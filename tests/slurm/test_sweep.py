@@ -17,7 +17,7 @@ from suite.machine import code_hash
 from suite.store import Store
 from tests.slurm import toys
 from tests.slurm.conftest import ROOT, Lab
-from tests.suite.tiny_grid import spotbench
+from tests.suite.tiny_grid import grid_text, outcomes, spotbench, store_of
 
 BUNDLES = 60
 RAISES, EXITS, MEMORY, CANCELLED, TOLD, UNTOLD, NODE, LATE, FULL, TORN = range(1, 11)
@@ -219,3 +219,15 @@ def test_two_bundles_on_a_node_have_a_gpu_each(tmp_path: Path, lab: Lab) -> None
     seen = {tuple(line.split()[2:4]) for line in (tmp_path / "faults" / "visits").read_text().splitlines()}
     assert seen == {("n1", "0"), ("n1", "1")}
     assert len(Store(results / "lab" / "sweep").finished()) == 6
+
+
+def test_a_job_finds_what_a_local_run_does(tmp_path: Path, lab: Lab) -> None:
+    """With a real target, and the cluster file that ships."""
+    file, results = tmp_path / "tiny.toml", tmp_path / "results"
+    file.write_text(grid_text(drafters='["chain"]'))
+    assert spotbench("submit", file, "--cluster", "lab", "--results", results).code == 0
+    until(lambda: idle(lab))
+    assert spotbench("run", file, "--results", tmp_path / "local").code == 0
+    cells = grid.read(str(file)).cells()
+    assert outcomes(Store(results / "lab" / "tiny"), cells) == outcomes(store_of(tmp_path / "local"), cells)
+    assert (results / "lab" / "tiny" / "report.md").exists()
