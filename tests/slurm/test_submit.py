@@ -218,6 +218,23 @@ def test_status_tells_each_state_and_each_failure(fake: FakeSlurm, sweep: Sweep)
     assert (fake.folder / "asked").read_text().count("\n") == 1, "one call for all"
 
 
+def test_watching_ends_when_nothing_is_at_work(fake: FakeSlurm, sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, site, store = sweep
+    spotbench("submit", file, "--cluster", site)
+    fake.queue(*as_queued(ledger.submissions(store.root)[0], "RUNNING"))
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            finish_grid(store, grid.read(str(file)).cells())
+
+    monkeypatch.setattr("slurm.status.time.sleep", wait)
+    out = spotbench("status", file, "--watch").out
+    assert [line.split()[0] for line in out.splitlines() if "cells are done" in line] == ["0", "0", "0", "15"]
+    assert waits == sorted(set(waits)), "less and less often"
+
+
 def test_status_needs_no_slurm_where_nothing_was_submitted(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     file, _, store = sweep
     monkeypatch.chdir(store.root.parents[2])
