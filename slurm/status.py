@@ -22,6 +22,8 @@ from suite.store import Store
 
 WINDOW_S = 3600.0
 """Throughput is that of the last hour, or of the time since the first of its cells was done, if that is less."""
+WAIT_S = (10.0, 60.0)
+"""Between two looks: at first, and at most."""
 COLOURS = {State.DONE: "green", State.FAILED: "red", State.LOST: "red", State.UNKNOWN: "yellow"}
 EXIT = re.compile(r"Exited with exit code (\d+)|(Killed|Terminated|Segmentation fault|Aborted)\b")
 
@@ -40,10 +42,6 @@ class Trouble:
     last: str
 
 
-WAIT_S = (10.0, 60.0)
-"""Between two looks: at first, and at most."""
-
-
 def screens(bundles: Sequence[Bundle], store: Store) -> Iterator[RenderableType]:
     """One look after another, until nothing is at work any more. Slurm is asked once for each."""
     wait = WAIT_S[0]
@@ -59,7 +57,7 @@ def screens(bundles: Sequence[Bundle], store: Store) -> Iterator[RenderableType]
 def planned(plan: Plan) -> RenderableType:
     """What would be submitted, a row for each target."""
     gpus = any(chunk.resources.gpus for chunk in plan.chunks)
-    table = _table(["target"], "cells", "bundles", "arrays", "longest", "GPUs a job", "time limit", "at most", "about")
+    table = _table(["target"], "cells", "bundles", "arrays", "GPUs", "time limit", "at most", "about")
     rows: dict[tuple[str, Resources], list[Chunk]] = {}
     for chunk in plan.chunks:
         rows.setdefault((", ".join(chunk.targets), chunk.resources), []).append(chunk)
@@ -71,7 +69,6 @@ def planned(plan: Plan) -> RenderableType:
             str(sum(chunk.wanted for chunk in chunks)),
             str(sum(len(chunk.bundles) for chunk in chunks)),
             str(len(chunks)),
-            str(max(len(chunk.bundles) for chunk in chunks)),
             str(asked.gpus),
             asked.time,
             f"{sum(chunk.most_hours for chunk in chunks) * each:.1f} h",
@@ -82,7 +79,7 @@ def planned(plan: Plan) -> RenderableType:
     lines = [f"{len(plan.survey.states)} cells: {held}"]
     if plan.chunks:
         unit = "GPU hours" if gpus else "core hours"
-        lines.append(f"hours: {unit}; at most: if every job took its time limit; about: going by what is done")
+        lines.append(f"GPUs and time limit: of a job; hours: {unit}, at most by the time limits, about by what is done")
     else:
         lines.append("nothing to submit" + ("; --retry takes what failed" if states[State.FAILED] else ""))
     if plan.later:
