@@ -20,6 +20,7 @@ from slurm.ledger import Submission
 from slurm.queue import QueueError
 from slurm.survey import State, Survey, survey
 from slurm.worker import Report, Task
+from suite import deaths
 from suite.cells import Bundle
 from suite.errors import UserError, first_line
 from suite.grid import Grid
@@ -194,9 +195,11 @@ def _sbatch(made: submitit.SlurmExecutor, jobs: Sequence[Callable[[], None]]) ->
 
 
 def _forget(store: Store, chunk: Chunk) -> None:
+    """Give those that were given up another chance."""
     for bundle in chunk.bundles:
+        died = store.deaths(bundle)
         for cell in bundle.cells:
-            if cell.id in chunk.cells[bundle.id]:
+            if died[cell.id] >= deaths.LIMIT and cell.id in chunk.cells[bundle.id]:
                 store.forget_deaths(bundle, cell)
 
 

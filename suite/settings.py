@@ -1,5 +1,6 @@
 """Files that people write, TOML checked by pydantic: every mistake is one line that names file, key and mend."""
 
+import os
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +16,7 @@ M = TypeVar("M", bound=BaseModel)
 def find(kind: str, shipped: dict[str, Path], name_or_path: str) -> Path:
     """A shipped file by name, or any by path. Raises UserError when there is none."""
     path = shipped.get(name_or_path) or Path(name_or_path)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise UserError(f"no {kind} {name_or_path!r}; shipped: {', '.join(shipped)}; or the path of a TOML file")
     return path
 

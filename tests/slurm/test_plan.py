@@ -193,7 +193,7 @@ class Sweep(RuleBasedStateMachine):
 
 
 TestSweep = Sweep.TestCase
-TestSweep.settings = hypothesis.settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestSweep.settings = hypothesis.settings(max_examples=25, stateful_step_count=20, deadline=None)
 
 
 def test_only_what_failed_since_its_last_submission_counts(tmp_path: Path) -> None:

@@ -272,6 +272,20 @@ def test_replayed_cells_are_submitted_as_such(fake: FakeSlurm, sweep: Sweep) -> 
     assert {name for array in submission.arrays for name in array.bundles} == {bundle.id for bundle in replayed}
 
 
+def test_only_a_cell_that_was_given_up_gets_another_chance(fake: FakeSlurm, sweep: Sweep) -> None:
+    """One that has killed a process or two stays under suspicion, or it would take its neighbours along again."""
+    file, site, store = sweep
+    first, second, *_ = grid.read(str(file)).bundles()
+    for bundle, times in ((first, 3), (second, 2)):
+        folder = store.root / "partial" / f"{bundle.id}.{code_hash()}"
+        folder.mkdir(parents=True)
+        for n in range(times):
+            (folder / f"{n}.at").write_text(bundle.cells[1].id)
+    assert "14 missing" in spotbench("submit", file, "--cluster", site, "--dry-run").out
+    assert spotbench("submit", file, "--cluster", site, "--retry").code == 0
+    assert [store.deaths(bundle)[bundle.cells[1].id] for bundle in (first, second)] == [0, 2]
+
+
 def test_an_estimate_goes_by_what_is_done(fake: FakeSlurm, sweep: Sweep) -> None:
     file, site, store = sweep
     finish_grid(store, list(grid.read(str(file)).bundles()[0].cells))
