@@ -3,7 +3,7 @@
 import hashlib
 import traceback
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -12,7 +12,7 @@ import torch
 import drafters
 import tasks.harness
 from drafters import Drafter
-from suite import machine, records
+from suite import deaths, machine, records
 from suite.cells import Bundle, Cell
 from suite.decoding.decode import Decoded, decode
 from suite.decoding.noise import request_seed
@@ -43,63 +43,118 @@ class Method:
     drafter: Drafter
 
 
-def run_bundle(bundle: Bundle, store: Store, allow_code_execution: bool, progress: Progress) -> bool:
-    """Run what is missing of a bundle; True when every cell is done.
+def run_bundle(
+    bundle: Bundle, store: Store, allow_code_execution: bool, progress: Progress, leave: Collection[str] = ()
+) -> bool:
+    """Run what is missing of a bundle, but for the cells whose ids are in `leave`; True when every cell is done.
 
     A method that fails is recorded and left out, and the others go on; if the baseline fails, the bundle ends.
     Raises UserError when nothing can run.
     """
-    missing = [cell for cell in bundle.cells if not store.done(cell)]
-    if not missing:
-        return True
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    progress(f"loading {bundle.baseline.target}, {bundle.baseline.task}", 0, 0)
-    session = session_of(bundle, allow_code_execution)
-    requests = session.requests
-    visited = [
-        visit
-        for visit in store.visits(bundle)
-        if (visit.weights, visit.task) == (session.weights, session.task.version)
-    ]
-    have = {(visit.doc_id, cell) for visit in visited for cell in visit.samples}
     process = uuid.uuid4().hex
-    methods, files = [], dict(bundle.files)
-    for cell in missing:
-        try:
-            drafter = drafters.make(cell.drafter, files.get(cell.drafter, ""))
-            drafter.attach(cell.target, session.policy)
-            methods.append(Method(cell, drafter))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - as below
-            fail(store, cell, error)
-    warm = False
-    for n, request in enumerate(requests):
-        todo = [method for method in methods if (request.doc_id, method.cell.id) not in have]
-        if todo:
-            if not warm:
-                progress("warming up", n, len(requests))
-                session.warm_up(methods)
-                warm = True
-            progress(f"{bundle.baseline.task} T={bundle.baseline.temperature:g}", n, len(requests))
+    turns = turns_of(bundle, store, leave)
+    if turns:
+        with store.watch(bundle, process) as at:
+            at(bundle.baseline)
+            progress(f"loading {bundle.baseline.target}, {bundle.baseline.task}", 0, 0)
+            run = _Run(bundle, store, session_of(bundle, allow_code_execution), process, started, progress, at)
             try:
-                visit, failures = session.visit(n, request, todo)
-            except UserError:
-                raise
-            except Exception as error:  # noqa: BLE001 - without its baseline a bundle ends; the next one may not
-                fail(store, bundle.baseline, error)
+                for cells in turns:
+                    run.turn(cells)
+            except _BaselineError:
                 return False
-            for cell, fault in failures.items():
-                fail(store, cell, fault)
-            methods = [method for method in methods if method.cell not in failures]
-            store.append(bundle, visit, process)
-            visited.append(visit)
-    progress(f"writing {bundle.baseline.task}", len(requests), len(requests))
-    for method in methods:
-        samples, steps = _collect(method.cell, visited)
-        manifest = session.manifest(method.cell, started, max(1, store.attempts(bundle)))
-        store.finish(method.cell, manifest, samples, steps, session.task.metric)
-    if complete := len(methods) == len(missing):
+    if complete := all(map(store.done, bundle.cells)):
         store.clear(bundle)
     return complete
+
+
+def turns_of(bundle: Bundle, store: Store, leave: Collection[str] = ()) -> list[list[Cell]]:
+    """The missing cells of a bundle in the order they are to be run: those that killed a process last, each alone.
+
+    One that killed too many is recorded as failed, and no more run.
+    """
+    died = store.deaths(bundle)
+    turns: list[list[Cell]] = [[]]
+    for cell in bundle.cells:
+        if store.done(cell) or cell.id in leave:
+            continue
+        if (times := max(died[cell.id], died[bundle.baseline.id])) >= deaths.LIMIT:
+            whose = "it" if died[cell.id] >= deaths.LIMIT else "its baseline"
+            if not any(failure.error == deaths.GivenUpError.__name__ for failure in store.failed(cell)):
+                said = f"{whose} killed {times} processes; it is tried again once the folder partial is removed"
+                fail(store, cell, deaths.GivenUpError(said))
+        elif died[cell.id] and not cell.is_baseline:
+            turns.append([cell])
+        else:
+            turns[0].append(cell)
+    return [turn for turn in turns if turn]
+
+
+class _BaselineError(Exception):
+    """The baseline failed, and with it its bundle."""
+
+
+@dataclass
+class _Run:
+    """A bundle that is being run by `process`."""
+
+    bundle: Bundle
+    store: Store
+    session: "Session"
+    process: str
+    started: str
+    progress: Progress
+    at: deaths.At
+
+    def __post_init__(self) -> None:
+        self.session.at = self.at
+        version = (self.session.weights, self.session.task.version)
+        self.visited = [v for v in self.store.visits(self.bundle) if (v.weights, v.task) == version]
+
+    def turn(self, cells: Sequence[Cell]) -> None:
+        """Run some of the cells together."""
+        store, baseline, requests = self.store, self.bundle.baseline, self.session.requests
+        methods = self._methods(cells)
+        have = {(visit.doc_id, cell) for visit in self.visited for cell in visit.samples}
+        warm = False
+        for n, request in enumerate(requests):
+            todo = [method for method in methods if (request.doc_id, method.cell.id) not in have]
+            if todo:
+                if not warm:
+                    self.progress("warming up", n, len(requests))
+                    self.session.warm_up(methods)
+                    warm = True
+                self.progress(f"{baseline.task} T={baseline.temperature:g}", n, len(requests))
+                try:
+                    visit, failures = self.session.visit(n, request, todo)
+                except UserError:
+                    raise
+                except Exception as error:  # without its baseline a bundle ends; the next one may not
+                    fail(store, baseline, error)
+                    raise _BaselineError from error
+                for cell, fault in failures.items():
+                    fail(store, cell, fault)
+                methods = [method for method in methods if method.cell not in failures]
+                store.append(self.bundle, visit, self.process)
+                self.visited.append(visit)
+        self.progress(f"writing {baseline.task}", len(requests), len(requests))
+        for method in methods:
+            samples, steps = _collect(method.cell, self.visited)
+            manifest = self.session.manifest(method.cell, self.started, max(1, store.attempts(self.bundle)))
+            store.finish(method.cell, manifest, samples, steps, self.session.task.metric)
+
+    def _methods(self, cells: Sequence[Cell]) -> list[Method]:
+        methods, files = [], dict(self.bundle.files)
+        for cell in cells:
+            self.at(cell)
+            try:
+                drafter = drafters.make(cell.drafter, files.get(cell.drafter, ""))
+                drafter.attach(cell.target, self.session.policy)
+                methods.append(Method(cell, drafter))
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - anybody's code
+                fail(self.store, cell, error)
+        return methods
 
 
 def prepare(cell: Cell, source: str) -> tuple[Target, Task, list[Request]]:
@@ -149,7 +204,9 @@ def fail(store: Store, cell: Cell, error: BaseException) -> None:
 
 
 class Session:
-    """A loaded bundle."""
+    """A loaded bundle. It tells `at` the cell that it is at."""
+
+    at: deaths.At = staticmethod(lambda *cells: None)
 
     def __init__(self, bundle: Bundle, target: Target, task: Task, requests: Sequence[Request]) -> None:
         cell = bundle.baseline
@@ -163,6 +220,7 @@ class Session:
         policy = replace(self.policy, max_new_tokens=self.policy.block_size)
         ids = self.target.encode(self.requests[0].prompt)
         for method in [self.baseline, *methods]:
+            self.at(method.cell)
             try:
                 decode(self.target, ids, policy, method.drafter, method.cell.rows)
             except Exception:  # noqa: BLE001 - the same fault comes again where it is recorded
@@ -185,6 +243,7 @@ class Session:
         failures: dict[Cell, Exception] = {}
         for method in order:
             future = decoded[self.baseline.cell].visits if method.drafter.needs_future else ()
+            self.at(method.cell)
             try:
                 decoded[method.cell] = decode(
                     self.target, prompt, self.policy, method.drafter, method.cell.rows, seed, future
@@ -199,6 +258,7 @@ class Session:
         steps: dict[str, list[Step]] = {}
         for cell in [method.cell for method in todo if method.cell in decoded]:
             one = decoded[cell]
+            self.at(cell)
             try:
                 sample = self._sample(request, prompt, seed, one, baseline, stale if cell.is_baseline else None)
             except Exception as error:
@@ -256,6 +316,7 @@ class Session:
 
     def _stale(self, prompt: Sequence[int], seed: int) -> Stale:
         """What earlier passes knew, from one more decode: watching takes time, so nothing timed is watched."""
+        self.at(self.baseline.cell)
         watch = StaleWatch(self.policy, seed)
         decode(self.target, prompt, self.policy, self.baseline.drafter, seed=seed, watch=watch)
         return watch.counts

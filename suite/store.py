@@ -1,7 +1,7 @@
 """Results on disk: the only place that knows the folder layout.
 
     results/<machine>/<grid>/<cell id>/{manifest.json, samples.jsonl, steps.jsonl, result.json, failures/*.json}
-    results/<machine>/<grid>/partial/<bundle id>.<code>/<process>.jsonl      while a bundle runs
+    results/<machine>/<grid>/partial/<bundle id>.<code>/<process>.{jsonl, at}      while a bundle runs
     results/<machine>/<grid>/{report.md, report.csv, claims.md, figures/}              made anew from the cells
 
 Finished files appear whole or not at all (temporary name, fsync, link: the first writer wins) and are never
@@ -15,13 +15,15 @@ import json
 import os
 import shutil
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from suite import records
+from suite import deaths, records
 from suite.cells import Bundle, Cell
 from suite.errors import UserError
 from suite.files import publish, replace_file, writing
@@ -29,6 +31,8 @@ from suite.machine import code_hash
 from suite.records import Failure, Manifest, Result, Sample, Step, Visit
 
 T = TypeVar("T")
+STAMP = "%Y%m%dT%H%M%S"
+"""How names begin that sort by time."""
 CONTENT = ("manifest.json", "samples.jsonl", "steps.jsonl")
 """What `result.json` vouches for."""
 
@@ -44,6 +48,16 @@ class Finished:
 
 
 @dataclass(frozen=True)
+class Census:
+    """One look at a store: the cells that are DONE, with the time they became so [s since 1970]; those with failed
+    attempts; and the bundles that processes have begun with this code."""
+
+    done: dict[str, float]
+    failed: frozenset[str]
+    begun: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Store:
     """The results of one grid on one machine."""
 
@@ -56,6 +70,20 @@ class Store:
         """The ids of the cells that are DONE, whatever plan they are of."""
         return sorted(path.parent.name for path in self.root.glob("*/result.json"))
 
+    def census(self) -> Census:
+        """Of all its cells at once, whatever plan they are of."""
+        done: dict[str, float] = {}
+        failed: set[str] = set()
+        for folder in _names(self.root):
+            try:
+                done[folder] = os.stat(f"{self.root}/{folder}/result.json").st_mtime
+            except OSError:
+                if os.path.isdir(f"{self.root}/{folder}/failures"):
+                    failed.add(folder)
+        code = f".{code_hash()}"
+        begun = frozenset(name.removesuffix(code) for name in _names(self.root / "partial") if name.endswith(code))
+        return Census(done, frozenset(failed), begun)
+
     def cell(self, cell_id: str) -> Cell:
         """What an id stands for. Raises UserError when its manifest is damaged or missing."""
         return _load(self.root / cell_id / "manifest.json", lambda values: Cell.from_json(values["cell"]))
@@ -64,6 +92,10 @@ class Store:
         """Its failed attempts, oldest first."""
         folder = self.root / cell.id / "failures"
         return [_load(path, lambda values: Failure(**values)) for path in sorted(folder.glob("*.json"))]
+
+    def failed_since(self, cell_id: str, stamp: str) -> bool:
+        """Whether an attempt failed at the time that `stamp` begins with, or later; with an empty one: ever."""
+        return any(name >= stamp for name in _names(self.root / cell_id / "failures") if name.endswith(".json"))
 
     def read(self, cell: Cell) -> Finished:
         """Raises UserError when a file is damaged, missing, or of a newer schema."""
@@ -94,6 +126,18 @@ class Store:
     def attempts(self, bundle: Bundle) -> int:
         """How many processes have worked on an unfinished bundle."""
         return len(list(self._partial(bundle).glob("*.jsonl")))
+
+    def watch(self, bundle: Bundle, process: str) -> AbstractContextManager[deaths.At]:
+        """Around the work of `process` on a bundle, which tells what it yields the cells it is at."""
+        return deaths.watched(self._partial(bundle) / f"{process}.at")
+
+    def deaths(self, bundle: Bundle) -> Counter[str]:
+        """How many processes died at each cell of an unfinished bundle, by the cell's id."""
+        return deaths.count(self._partial(bundle))
+
+    def forget_deaths(self, bundle: Bundle, cell: Cell) -> None:
+        """Give a cell that was given up another chance."""
+        deaths.forget(self._partial(bundle), cell)
 
     def finish(self, cell: Cell, manifest: Manifest, samples: list[Sample], steps: list[Step], metric: str) -> None:
         """Publish what a cell came to, and with that make it DONE."""
@@ -126,7 +170,7 @@ class Store:
         folder = self.root / cell.id / "failures"
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            publish(folder / f"{now:%Y%m%dT%H%M%S.%f}-{uuid.uuid4().hex[:6]}.json", _json(failure))
+            publish(folder / f"{now:{STAMP}.%f}-{uuid.uuid4().hex[:6]}.json", _json(failure))
 
     def write_report(self, name: str, content: str | bytes) -> Path:
         """Write a derived file beside the cells, replacing an earlier one; it can be rebuilt at will."""
@@ -139,6 +183,13 @@ class Store:
     def _partial(self, bundle: Bundle) -> Path:
         # The code's hash keeps a cell from mixing what two versions of the code measured.
         return self.root / "partial" / f"{bundle.id}.{code_hash()}"
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
 
 
 def stores(results: Path, grid: str = "*") -> list[Store]:

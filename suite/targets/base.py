@@ -86,6 +86,10 @@ class TargetSpec:
         return (prompt_tokens - self.origin(prompt_tokens)) // self.block_size
 
 
+def default_dtype(device: str) -> str:
+    return "float32" if device in ("cpu", "replay") else "bfloat16"
+
+
 class Context(Protocol):
     """What a target remembers of one request. Opaque but for the passes that making it took."""
 
