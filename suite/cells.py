@@ -13,7 +13,8 @@ ID_VERSION = 2
 class Cell:
     """One point of a grid: everything that can change an output or a time, besides the machine.
 
-    `prompts`: the first so many items of the task's test split; 0: all of them.
+    `prompts`: the first so many items of the task's test split; 0: all of them. `max_new_tokens`: the room for an
+    answer; 0: the task's own.
     """
 
     target: str
@@ -31,6 +32,7 @@ class Cell:
     layout: Literal["batch", "packed"] = "batch"
     dtype: str = "float32"
     device: str = "cpu"
+    max_new_tokens: int = 0
 
     def __post_init__(self) -> None:
         for name in ("temperature", "top_p"):  # 1 and 1.0, 0.0 and -0.0 are one number and so one id
@@ -42,7 +44,8 @@ class Cell:
 
         A plain file name, whatever the parts are called: the hash tells apart what the prefix cannot.
         """
-        canonical = json.dumps([ID_VERSION, asdict(self)], sort_keys=True, separators=(",", ":"))
+        values = {key: value for key, value in asdict(self).items() if value or key != "max_new_tokens"}  # a later key
+        canonical = json.dumps([ID_VERSION, values], sort_keys=True, separators=(",", ":"))
         digest = hashlib.sha256(canonical.encode()).hexdigest()[:8]
         parts = [self.target, self.task, f"t{self.temperature:g}", self.rule, self.drafter, f"r{self.rows}", digest]
         return ".".join(re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip("-.") for part in parts)
@@ -53,7 +56,7 @@ class Cell:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Cell":
-        return cls(**{f.name: values[f.name] for f in fields(cls)})
+        return cls(**{f.name: values[f.name] for f in fields(cls) if f.name in values})
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 
 from suite.errors import UserError
 from tasks import harness, scoring, tiny
-from tasks.harness import Task, cut, load
+from tasks.harness import Task, load
 
 NAMES = ["tiny-code", "tiny-gsm", "tiny-ifeval", "tiny-math"]
 REAL = ["gsm8k", "gsm8k-5shot", "humaneval", "ifeval", "math500", "mbpp", "mbpp-sanitized", "specbench"]
@@ -121,21 +121,6 @@ def test_one_text_is_scored_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(runs) == 1
     assert task.score(1, task.gold(0)) == {"pass@1": 0.0}
     assert len(runs) == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "until", "kept"),
-    [
-        ("    x\n\nB", ["\n\n"], "    x"),
-        ("a B c D", ["D", "B"], "a "),
-        ("a", ["B"], "a"),
-        ("a", [], "a"),
-        ("a", [""], "a"),
-        ("Ba", ["B"], ""),
-    ],
-)
-def test_cut_at_the_earliest_stop(text: str, until: list[str], kept: str) -> None:
-    assert cut(text, until) == kept
 
 
 TASK_YAML = """
