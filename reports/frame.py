@@ -46,6 +46,7 @@ def _measures(s: Sample, settings: dict[str, Any]) -> dict[str, Any]:
         "exact_match": s.exact_match,
         "tie": bool(s.divergence and s.divergence.tie),
         "bug": bool(s.divergence and not s.divergence.tie),
+        "finish": s.finish,
         "empty": s.empty,
         "repetitive": s.repetitive,
         "score": s.scores[settings["metric"]] if settings["metric"] else math.nan,

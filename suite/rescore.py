@@ -63,7 +63,7 @@ def _rescore(store: Store, old: Finished, task: Task, asked: dict[int, str]) -> 
     scores = task.score_all([(sample.doc_id, sample.text) for sample in answered])
     changed = sum(sample.scores != new for sample, new in zip(answered, scores, strict=True))
     settings = old.manifest["settings"]
-    if changed or (settings["task_version"], settings["metric"]) != (task.version, task.metric):
+    if changed or (settings.get("task_version"), settings["metric"]) != (task.version, task.metric):
         new = Scores(
             schema=records.SCHEMA,
             cell_id=old.cell.id,
