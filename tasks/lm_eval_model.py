@@ -18,6 +18,7 @@ import torch
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM, CacheHook
 from lm_eval.api.registry import register_model
+from tqdm import tqdm
 
 import drafters
 from drafters import Drafter
@@ -83,7 +84,8 @@ class Spotbench(LM):  # type: ignore[misc]
             raise UserError(
                 "--apply_chat_template is missing: the targets are chat models, and it is not added silently"
             )
-        return [self._answer(*request.args) for request in requests]
+        shown = tqdm(requests, desc=f"{self._target.spec.name}, {self._name}", disable=disable_tqdm)
+        return [self._answer(*request.args) for request in shown]
 
     def _answer(self, prompt: str, options: dict[str, Any]) -> str:
         policy = self._policy(options)

@@ -122,13 +122,15 @@ def enclose() -> None:
     root = os.getcwd()
     mount("none", "/", "", RECURSIVE | PRIVATE)
     mount("none", root, "tmpfs", NO_SETUID | NO_DEVICES, f"size={FOLDER_BYTES},mode=755")
-    for path in (*DEVICES, *SYSTEM, sys.base_prefix, sys.base_exec_prefix, *sys.path):
+    paths = [*DEVICES, *SYSTEM, sys.base_prefix, sys.base_exec_prefix, *sys.path]
+    for path in paths:
         inside = root + path
         if not os.path.exists(path) or os.path.lexists(inside):
             continue
         os.makedirs(os.path.dirname(inside), exist_ok=True)
         if os.path.islink(path):
             os.symlink(os.readlink(path), inside)
+            paths.append(os.path.realpath(path))
             continue
         if os.path.isdir(path):
             os.mkdir(inside)

@@ -74,6 +74,7 @@ def test_new_scores_lie_beside_the_old_and_count(tmp_path: Path, monkeypatch: py
     assert (settings["task_version"], settings["metric"]) == ("1.0", "exact_match")
     assert set(settings["rescored"]) == {"when", "measured_with"}
     report = spotbench("report", stored.file, "--results", stored.results)
+    assert "The answers of 2 cells were scored anew" in (stored.store.root / "report.md").read_text()
     assert [line.split()[-2] for line in report.out.splitlines() if line.startswith(("none", "chain"))] == ["0.50"] * 2
 
 

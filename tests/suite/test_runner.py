@@ -454,6 +454,9 @@ def test_a_prompt_that_does_not_fit_is_marked_and_neither_scored_nor_in_the_way(
     found = spotbench("check", file, "--results", results)
     assert found.code == 1
     assert "1 of 2; first: prompt 0" in found.out
+    assert "**2 prompts have no answer**" in (store.root / "report.md").read_text()
+    shown = spotbench("trace", cells[0].id, "0", "--results", results)
+    assert (shown.code, "prompt 0 was not decoded" in shown.err) == (2, True)
 
 
 def test_how_an_answer_ended_is_stored_and_a_stop_string_is_told(

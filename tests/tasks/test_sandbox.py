@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tasks import sandbox
-from tasks.sandbox import Walls, run
+from tasks.sandbox import Verdict, Walls, run
 
 needs_namespaces = pytest.mark.skipif(not sandbox.walls().network, reason="no user, process or network namespace here")
 needs_proc = pytest.mark.skipif(not Path("/proc/self/comm").exists(), reason="no /proc")
@@ -136,6 +136,15 @@ def test_nothing_outside_can_be_read_or_written(tmp_path: Path) -> None:
             assert run(do.format(str(path))).detail.startswith("FileNotFoundError"), (do, path)
     run(f"import os\nos.makedirs({str(tmp_path)!r})\nopen({str(secret)!r}, 'w').write('x')")
     assert secret.read_text() == "secret"
+
+
+@needs_own_files
+def test_a_python_that_is_reached_by_a_link_is_there_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "python").symlink_to(sys.base_prefix)
+    executable = tmp_path / "python" / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    monkeypatch.setattr(sys, "executable", str(executable))
+    look = f"import json, os, sys\nassert sys.base_prefix == {str(tmp_path / 'python')!r}, sys.base_prefix"
+    assert run(look + "\nassert os.getcwd() == '/work'") == Verdict("passed")
 
 
 @needs_own_files
