@@ -142,7 +142,7 @@ def enclose() -> None:
             relative = RELATIVE_TIMES if flags & os.ST_RELATIME else 0
             mount("none", inside, "", REMOUNT | BIND | READ_ONLY | flags & KEPT | relative)
     for folder in ("/tmp", "/dev/shm", FOLDER):
-        os.mkdir(root + folder)
+        os.makedirs(root + folder, exist_ok=True)
     os.chroot(root)
     os.chdir(FOLDER)
 
