@@ -57,9 +57,7 @@ def _rescore(store: Store, old: Finished, task: Task, asked: dict[int, str]) -> 
             what = (
                 f"its prompt {sample.doc_id} was another one" if sample.question else "it does not say what was asked"
             )
-            raise UserError(
-                f"{old.cell.id}: {what}, so its answers cannot be scored again; remove its folder and run again"
-            )
+            raise UserError(f"{old.cell.id}: {what}, so it cannot be scored again; remove its folder and run again")
     scores = task.score_all([(sample.doc_id, sample.text) for sample in answered])
     changed = sum(sample.scores != new for sample, new in zip(answered, scores, strict=True))
     settings = old.manifest["settings"]

@@ -110,6 +110,11 @@ def prepare(cell: Cell, source: str) -> tuple[Target, Task, list[Request]]:
         raise UserError('device: this machine has no GPU that torch can use; set device = "cpu" in the grid file')
     spec = catalog.spec(cell.target, source)
     target = load.load(spec, cell.device, cell.dtype, cell.layout, cell.context)
+    if room(cell, task) >= spec.context_limit:
+        raise UserError(
+            f"task {task.name}: its {room(cell, task)} tokens for an answer leave no room for a prompt in the "
+            f"{spec.context_limit} of {spec.name}; set max_new_tokens in the grid file to less"
+        )
     requests = task.requests(target.chat, cell.prompts or None)
     if len(requests) < cell.prompts:
         raise UserError(
@@ -167,7 +172,8 @@ class Session:
     def warm_up(self, methods: Sequence[Method]) -> None:
         """Every method once on a short canvas, so that no first call of a shape is timed."""
         policy = replace(self.policy, max_new_tokens=self.policy.block_size)
-        ids = self.target.encode(self.requests[0].prompt)
+        prompts = (self.target.encode(request.prompt) for request in self.requests)
+        ids = next((ids for ids in prompts if not self.target.spec.overflow(len(ids), self.policy.max_new_tokens)), [])
         for method in [self.baseline, *methods]:
             try:
                 decode(self.target, ids, policy, method.drafter, method.cell.rows)

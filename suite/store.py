@@ -196,7 +196,9 @@ def _rescored(
     path: Path, manifest: dict[str, Any], samples: list[Sample], result: Result
 ) -> tuple[dict[str, Any], list[Sample]]:
     new = _load(path, lambda values: Scores(**values))
-    if (new.cell_id, new.samples) != (result.cell_id, result.files["samples.jsonl"]["sha256"]):
+    answered = {str(sample.doc_id) for sample in samples if not sample.error}
+    asked = (result.cell_id, result.files["samples.jsonl"]["sha256"], answered)
+    if (new.cell_id, new.samples, set(new.scores)) != asked:
         raise UserError(f"{path}: scores of other answers; remove it and run spotbench rescore")
     told = {
         "metric": new.metric,

@@ -81,6 +81,15 @@ def test_more_room_than_the_task_gives_is_an_error(write_grid: Callable[..., Pat
     assert "max_new_tokens: 65 is more than the 64 of tiny-gsm; give less, or 0" in ran.err
 
 
+def test_a_room_that_leaves_none_for_a_prompt_is_an_error(write_grid: Callable[..., Path], in_folder: Path) -> None:
+    ran = spotbench("run", write_grid(tasks='["humaneval"]', prompts="1", allow_code_execution="true"))
+    assert ran.code == 2
+    assert ran.err.splitlines()[-1] == (
+        "spotbench: task humaneval: its 512 tokens for an answer leave no room for a prompt in the 512 of tiny-sdar-b16; "
+        "set max_new_tokens in the grid file to less"
+    )
+
+
 def test_two_real_tasks_run_end_to_end(
     tmp_path: Path, write_grid: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
