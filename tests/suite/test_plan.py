@@ -85,8 +85,8 @@ def test_a_room_that_leaves_none_for_a_prompt_is_an_error(write_grid: Callable[.
     ran = spotbench("run", write_grid(tasks='["humaneval"]', prompts="1", allow_code_execution="true"))
     assert ran.code == 2
     assert ran.err.splitlines()[-1] == (
-        "spotbench: task humaneval: its 512 tokens for an answer leave no room for a prompt in the 512 of tiny-sdar-b16; "
-        "set max_new_tokens in the grid file to less"
+        "spotbench: task humaneval: its 512 tokens for an answer leave no room for a prompt in the 512 of "
+        "tiny-sdar-b16; set max_new_tokens in the grid file to less"
     )
 
 
