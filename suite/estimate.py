@@ -2,7 +2,8 @@
 
 A pass reads all weights once, computes two operations for every parameter and token in it, and has a fixed overhead.
 Its tokens are its rows' blocks, or with full attention over the whole sequence its rows' sequences. A prompt takes as
-many passes as the plain decoder has steps, divided by what drafts are assumed to save. All assumptions are named here.
+many passes as the plain decoder has steps, divided by what drafts are assumed to save; its prefill is left out. All
+assumptions are named here.
 """
 
 import math
@@ -19,8 +20,8 @@ from suite.targets.base import TargetSpec
 FILLED = 0.5
 """Of the room for an answer, the part that answers fill on average."""
 PROMPT_TOKENS = 200
-STEPS_SAVED = 2.5
-"""Tokens a step commits under any rule but `exact` and `fixed(n)`."""
+TOKENS_PER_STEP = 2.5
+"""What a step commits under any rule but `exact` and `fixed(n)`."""
 LOADED_PER_S = 1e9
 """Bytes of weights read from the disk each second."""
 START_S = 60.0
@@ -77,4 +78,4 @@ def _decode_s(cell: Cell, spec: TargetSpec) -> float:
 def _tokens_per_step(rule: str) -> float:
     if rule == "exact":
         return 1.0
-    return float(getattr(parse_rule(rule), "n", STEPS_SAVED))
+    return float(getattr(parse_rule(rule), "n", TOKENS_PER_STEP))

@@ -1,7 +1,6 @@
 """Stored answers scored anew: what changes, what stays, and what is refused."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -170,9 +169,3 @@ def test_results_of_the_first_schema_are_still_read(tmp_path: Path) -> None:
     values = records.as_json(cell)
     del values["max_new_tokens"]
     assert Cell.from_json(values) == cell
-
-
-def test_the_room_for_an_answer_is_part_of_a_cell_and_the_tasks_own_keeps_its_id() -> None:
-    cell = Cell("tiny-sdar-b16", "tiny-gsm", 0.0, "exact", 0, "none", 1, 1)
-    assert replace(cell, max_new_tokens=32).id != cell.id
-    assert cell.id == "tiny-sdar-b16.tiny-gsm.t0.exact.none.r1.36c668dc"
