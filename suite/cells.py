@@ -15,7 +15,8 @@ _ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 class Cell:
     """One point of a grid: everything that can change an output or a time, besides the machine.
 
-    `prompts`: the first so many items of the task's test split; 0: all of them.
+    `prompts`: the first so many items of the task's test split; 0: all of them. `max_new_tokens`: the room for an
+    answer; 0: the task's own.
     """
 
     target: str
@@ -33,6 +34,7 @@ class Cell:
     layout: Literal["batch", "packed"] = "batch"
     dtype: str = "float32"
     device: str = "cpu"
+    max_new_tokens: int = 0
 
     def __post_init__(self) -> None:
         for name in ("temperature", "top_p"):  # 1 and 1.0, 0.0 and -0.0 are one number and so one id
@@ -44,7 +46,8 @@ class Cell:
 
         A plain file name, whatever the parts are called: the hash tells apart what the prefix cannot.
         """
-        canonical = _ENCODE([ID_VERSION, {name: self.__dict__[name] for name in _FIELDS}])
+        later = {"max_new_tokens"} if not self.max_new_tokens else set()  # a later key, left out where it says nothing
+        canonical = _ENCODE([ID_VERSION, {name: self.__dict__[name] for name in _FIELDS if name not in later}])
         digest = hashlib.sha256(canonical.encode()).hexdigest()[:8]
         parts = [self.target, self.task, f"t{self.temperature:g}", self.rule, self.drafter, f"r{self.rows}", digest]
         return ".".join(map(_plain, parts))
@@ -55,7 +58,7 @@ class Cell:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Cell":
-        return cls(**{f.name: values[f.name] for f in fields(cls)})
+        return cls(**{f.name: values[f.name] for f in fields(cls) if f.name in values})
 
 
 _FIELDS = tuple(field.name for field in fields(Cell))

@@ -1,9 +1,11 @@
 """The verbs of `spotbench`; each only calls the library and shows what came of it."""
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -150,24 +152,38 @@ def data_add(
 
 
 @app.command()
-def plan(grid_name: GridName, results: Results = HERE, drafter: Added = None) -> None:
-    """Count what a grid holds and what is missing; run nothing."""
+def plan(
+    grid_name: GridName,
+    results: Results = HERE,
+    drafter: Added = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Count what a grid holds, what is missing and how long that may take; run nothing."""
     wanted, store = _open(grid_name, results, drafter)
-    table = _table("bundle", "methods", "prompts", "decodes", "done")
+    with _starting():
+        from suite import estimate
+        from suite import plan as planning
+
     bundles = wanted.bundles()
-    finished = [sum(store.done(cell) for cell in bundle.cells) for bundle in bundles]
-    for bundle, done in zip(bundles, finished, strict=True):
-        prompts = bundle.baseline.prompts
-        table.add_row(
-            escape(bundle.title),
-            str(len(bundle.cells)),
-            str(prompts or "all"),
-            str(prompts * len(bundle.cells) or "all"),
-            str(done),
-        )
+    found, missing = planning.plan(bundles, store), list(planning.missing(bundles))
+    on = estimate.device(bundles[0].baseline).name
+    if as_json:
+        values = {"grid": wanted.name, "estimate_on": on, "bundles": [asdict(one) for one in found], "missing": missing}
+        print(json.dumps(values, indent=1))
+        return
+    table = _table("bundle", "methods", "prompts", "decodes", "done", "hours left")
+    for one in found:
+        counts = map(str, (one.methods, one.prompts, one.decodes, one.done))
+        table.add_row(escape(one.title), *counts, f"~{one.hours:.1f}" if one.hours else "-")
     show.print(table)
-    cells = sum(len(bundle.cells) for bundle in bundles)
-    show.print(f"{wanted.name}: {cells} cells in {len(bundles)} bundles, {sum(finished)} done")
+    done = sum(one.done for one in found)
+    show.print(f"{wanted.name}: {sum(one.methods for one in found)} cells in {len(found)} bundles, {done} done")
+    if hours := sum(one.hours for one in found):
+        show.print(
+            f"~{hours:,.1f} hours on one {on}: an estimate from sizes, see suite/estimate.py; nothing was measured"
+        )
+    for line in missing:
+        show.print(f"[yellow]missing[/] {escape(line)}", soft_wrap=True)
 
 
 @app.command()
@@ -252,8 +268,6 @@ def train(
 ) -> None:
     """Train a drafter's network on the train-split traces of a target. Run it again to go on after an interruption."""
     with _starting():
-        from dataclasses import asdict
-
         from drafters import training
         from suite import tracking
         from suite.trace import find
@@ -352,6 +366,27 @@ def check(
     show.print(f"{wanted.name}: {len(wanted.cells())} cells, {len({fault.cell for fault in faults})} at fault")
     if faults:
         raise typer.Exit(1)
+
+
+@app.command("rescore")
+def rescore_(grid_name: GridName, results: Results = HERE, drafter: Added = None, replayed: Replayed = False) -> None:
+    """Score stored answers anew, after a change of a task's scoring; the scores they were measured with stay beside."""
+    wanted, store = _open(grid_name, results, drafter, replayed)
+    with _starting():
+        from suite import rescore
+
+    with _telling(wanted.name, 1) as begin:
+        found = rescore.rescore(store, wanted.cells(), begin(0, 0))
+    table = _table("cell", "answers changed", "score", "now")
+    for one in found:
+        if one.changed:
+            table.add_row(
+                escape(one.cell.id), str(one.changed), *(f"{x:.3f}" for x in (one.before, one.after) if x is not None)
+            )
+    changed = sum(one.changed > 0 for one in found)
+    if changed:
+        show.print(table)
+    show.print(f"{wanted.name}: {len(found)} of {len(wanted.cells())} cells are done and scored, {changed} changed")
 
 
 @app.command()
@@ -478,6 +513,18 @@ def calibrate(
     show.print(
         f"{made.passes} passes of {made.prompts} train prompts\ncalibration: {escape(str(path))}", soft_wrap=True
     )
+
+
+@app.command(
+    "lm-eval",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def lm_eval_(context: typer.Context) -> None:
+    """lm-eval's own command, with the model "spotbench" and our tasks: --model_args target=T,drafter=D,rows=8."""
+    with _starting():
+        from tasks import lm_eval_model
+
+    lm_eval_model.main(context.args)
 
 
 @app.command()

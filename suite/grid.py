@@ -27,6 +27,7 @@ class Grid(BaseModel):
     `drafters`: names, or `file.py:Class`, which becomes the name that its results go by.
     `sources`: folders of targets' checkpoints, by name; a name the catalogue lacks is recognised by its config.json.
     At T = 0 an `-uncoupled` twin is the drafter itself and is left out.
+    `max_new_tokens`: less room for an answer than its task gives; 0: all of it.
     `contexts` are for full-attention targets; the others have one. `dtype`: float32 on the CPU, bfloat16 elsewhere.
     `device = "replay"`: from traces, without the target.
     """
@@ -44,6 +45,7 @@ class Grid(BaseModel):
     drafters: Annotated[list[Name], Field(min_length=1)]
     rows: Annotated[list[Annotated[int, Field(ge=1, le=1024)]], Field(min_length=1)]
     prompts: Annotated[int, Field(ge=0)] = 0
+    max_new_tokens: Annotated[int, Field(ge=0)] = 0
     top_k: Annotated[int, Field(ge=0)] = 0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     contexts: Annotated[list[ContextPolicy], Field(min_length=1)] = ["whole"]
@@ -91,6 +93,11 @@ class Grid(BaseModel):
                 f"rules: {', '.join(undraftable)}: decoded without drafts only; give such rules a grid of their own, "
                 'with drafters = ["none"]'
             )
+        for name in self.tasks:
+            if self.max_new_tokens > (room := tasks.harness.facts(name).max_new_tokens):
+                raise UserError(
+                    f"max_new_tokens: {self.max_new_tokens} is more than the {room} of {name}; give less, or 0"
+                )
         code = [name for name in self.tasks if tasks.harness.facts(name).executes_code]
         if code and not self.allow_code_execution:
             raise UserError(
@@ -138,6 +145,7 @@ class Grid(BaseModel):
                     layout=self.layout,
                     dtype=self.dtype or default_dtype(self.device),
                     device=self.device,
+                    max_new_tokens=self.max_new_tokens,
                 )
                 for drafter, rows in methods
                 if temperature > 0 or not drafters.uncoupled(drafter)

@@ -20,7 +20,7 @@ from suite.decoding.state import State, Visit
 from suite.errors import UserError
 from suite.measure import degenerate
 from suite.records import Manifest, Sample
-from suite.runner import Progress, fail, session_of, turns_of
+from suite.runner import Progress, fail, room, session_of, turns_of
 from suite.store import Store
 from suite.targets import catalog, checkpoint
 from suite.trace import PromptTrace, Split, Trace
@@ -97,7 +97,7 @@ def _trace(bundle: Bundle, task: Task, root: Path, allow_code_execution: bool, p
         return record_bundle(bundle, root, allow_code_execution, progress)
     if not cell.prompts or not all(found.has(doc_id) for doc_id in range(cell.prompts)):
         return record_bundle(bundle, root, allow_code_execution, progress)
-    wanted = replace(found.header, task_version=task.version, max_new_tokens=task.max_new_tokens)
+    wanted = replace(found.header, task_version=task.version, max_new_tokens=room(cell, task))
     if (weights := _weights_here(bundle)) is not None:
         wanted = replace(wanted, weights=weights)
     return trace.open_trace(root, cell, "test", wanted)
@@ -177,6 +177,7 @@ def _sample(cell: Cell, one: PromptTrace, passes: Sequence[Pass]) -> Sample:
         repetitive=degenerate.is_repetitive(one.tokens, one.finish),
         scores=one.scores,
         stale=records.Stale(**one.stale) if cell.is_baseline else None,
+        question=one.question,
     )
 
 

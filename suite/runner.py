@@ -26,6 +26,7 @@ from suite.records import Manifest, Sample, Stale, Step, Visit
 from suite.store import Store
 from suite.targets import catalog, checkpoint, load
 from suite.targets.base import Target
+from tasks import answers, sandbox
 from tasks.harness import Request, Task
 
 STEPS_KEPT = 2
@@ -164,6 +165,11 @@ def prepare(cell: Cell, source: str) -> tuple[Target, Task, list[Request]]:
         raise UserError('device: this machine has no GPU that torch can use; set device = "cpu" in the grid file')
     spec = catalog.spec(cell.target, source)
     target = load.load(spec, cell.device, cell.dtype, cell.layout, cell.context)
+    if room(cell, task) >= spec.context_limit:
+        raise UserError(
+            f"task {task.name}: its {room(cell, task)} tokens for an answer leave no room for a prompt in the "
+            f"{spec.context_limit} of {spec.name}; set max_new_tokens in the grid file to less"
+        )
     requests = task.requests(target.chat, cell.prompts or None)
     if len(requests) < cell.prompts:
         raise UserError(
@@ -176,13 +182,18 @@ def prepare(cell: Cell, source: str) -> tuple[Target, Task, list[Request]]:
 def reference_policy(cell: Cell, target: Target, task: Task) -> Policy:
     """All that decides the tokens of a cell besides target, prompt and seed; the same for every method of a bundle."""
     return target.spec.policy(
-        task.max_new_tokens,
+        room(cell, task),
         rule=parse_rule(cell.rule),
         temperature=cell.temperature,
         top_k=cell.top_k,
         top_p=cell.top_p,
         commit=cell.commit,
     )
+
+
+def room(cell: Cell, task: Task) -> int:
+    """For an answer [tokens]."""
+    return cell.max_new_tokens or task.max_new_tokens
 
 
 def session_of(bundle: Bundle, allow_code_execution: bool, scored: bool = True) -> "Session":
@@ -218,7 +229,8 @@ class Session:
     def warm_up(self, methods: Sequence[Method]) -> None:
         """Every method once on a short canvas, so that no first call of a shape is timed."""
         policy = replace(self.policy, max_new_tokens=self.policy.block_size)
-        ids = self.target.encode(self.requests[0].prompt)
+        prompts = (self.target.encode(request.prompt) for request in self.requests)
+        ids = next((ids for ids in prompts if not self.target.spec.overflow(len(ids), self.policy.max_new_tokens)), [])
         for method in [self.baseline, *methods]:
             self.at(method.cell)
             try:
@@ -229,11 +241,10 @@ class Session:
     def visit(self, n: int, request: Request, todo: Sequence[Method]) -> tuple[Visit, dict[Cell, Exception]]:
         """One prompt: the baseline and the fair methods in rotated order, then those that read its future."""
         prompt = self.target.encode(request.prompt)
-        if len(prompt) + self.policy.max_new_tokens > self.target.spec.context_limit:
-            raise UserError(
-                f"{self.task.name} prompt {request.doc_id}: {len(prompt)} tokens and {self.policy.max_new_tokens} new "
-                f"ones exceed the {self.target.spec.context_limit} of {self.target.spec.name}"
-            )
+        if fault := self.target.spec.overflow(len(prompt), self.policy.max_new_tokens):
+            none = _unanswered(request, len(prompt), fault)
+            samples = {method.cell.id: none for method in todo}
+            return Visit(request.doc_id, samples, {}, self.weights, self.task.version), {}
         seed = request_seed(self.bundle.baseline.seed, request.prompt)
         others = [method for method in todo if method.cell != self.baseline.cell]
         fair = [self.baseline, *(method for method in others if not method.drafter.needs_future)]
@@ -254,7 +265,7 @@ class Session:
                 failures[method.cell] = error
         baseline = decoded[self.baseline.cell]
         stale = self._stale(prompt, seed) if any(method.cell.is_baseline for method in todo) else None
-        samples: dict[str, Sample] = {}
+        samples = {}
         steps: dict[str, list[Step]] = {}
         for cell in [method.cell for method in todo if method.cell in decoded]:
             one = decoded[cell]
@@ -283,18 +294,18 @@ class Session:
         baseline: Decoded,
         stale: Stale | None,
     ) -> Sample:
-        text = tasks.harness.cut(self.target.decode(one.tokens), request.until)
+        said = answers.read(self.target, request.prompt, one.tokens, request.until)
         exact = one.tokens == baseline.tokens
         divergence = None
         if not exact:
             divergence = diverge(self.target, prompt, self.policy, seed, baseline.visits, one.visits)
         return Sample(
             doc_id=request.doc_id,
-            prompt_hash=hashlib.sha256(request.prompt.encode()).hexdigest()[:16],
+            prompt_hash=_hash(request.prompt),
             prompt_tokens=len(prompt),
             tokens=list(one.tokens),
-            text=text,
-            finish=one.finish,
+            text=said.text,
+            finish=said.finish,
             prefill_passes=one.prefill_passes,
             verify_passes=len(one.passes),
             commit_passes=one.commit_passes,
@@ -307,11 +318,12 @@ class Session:
             baseline_passes=len(baseline.passes) + baseline.commit_passes,
             baseline_s=baseline.decode_s,
             exact_match=exact,
-            empty=degenerate.is_empty(text),
-            repetitive=degenerate.is_repetitive(one.tokens, one.finish),
-            scores=self.task.score(request.doc_id, text),
+            empty=degenerate.is_empty(said.text),
+            repetitive=degenerate.is_repetitive(one.tokens, said.finish),
+            scores=self.task.score(request.doc_id, said.text),
             divergence=divergence,
             stale=stale,
+            question=request.question,
         )
 
     def _stale(self, prompt: Sequence[int], seed: int) -> Stale:
@@ -333,6 +345,7 @@ class Session:
                 "family": self.target.spec.family.name,
                 "task_version": self.task.version,
                 "metric": self.task.metric,
+                "sandbox": sandbox.walls().told if self.task.executes_code else "",
                 "weights": self.weights,
                 "tiny": self.target.spec.tiny,
                 "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
@@ -345,6 +358,39 @@ class Session:
             started=started,
             finished=datetime.now(UTC).isoformat(timespec="seconds"),
         )
+
+
+def _unanswered(request: Request, prompt_tokens: int, fault: str) -> Sample:
+    """The sample of a prompt that cannot be decoded: no answer, so no score."""
+    return Sample(
+        doc_id=request.doc_id,
+        prompt_hash=_hash(request.prompt),
+        prompt_tokens=prompt_tokens,
+        tokens=[],
+        text="",
+        finish="error",
+        prefill_passes=0,
+        verify_passes=0,
+        commit_passes=0,
+        rows=0,
+        depths=[],
+        prefill_s=0.0,
+        draft_s=0.0,
+        verify_s=0.0,
+        host_s=0.0,
+        baseline_passes=0,
+        baseline_s=0.0,
+        exact_match=False,
+        empty=False,
+        repetitive=False,
+        scores={},
+        question=request.question,
+        error=fault,
+    )
+
+
+def _hash(prompt: str) -> str:
+    return hashlib.sha256(prompt.encode()).hexdigest()[:16]
 
 
 def _collect(cell: Cell, visits: Sequence[Visit]) -> tuple[list[Sample], list[Step]]:

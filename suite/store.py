@@ -1,6 +1,7 @@
 """Results on disk: the only place that knows the folder layout.
 
     results/<machine>/<grid>/<cell id>/{manifest.json, samples.jsonl, steps.jsonl, result.json, failures/*.json}
+    results/<machine>/<grid>/<cell id>/scores/<number>.json                  later scores, which count; the last one
     results/<machine>/<grid>/partial/<bundle id>.<code>/<process>.{jsonl, at}      while a bundle runs
     results/<machine>/<grid>/{report.md, report.csv, claims.md, figures/}              made anew from the cells
 
@@ -18,7 +19,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,7 +29,7 @@ from suite.cells import Bundle, Cell
 from suite.errors import UserError
 from suite.files import publish, replace_file, writing
 from suite.machine import code_hash
-from suite.records import Failure, Manifest, Result, Sample, Step, Visit
+from suite.records import Failure, Manifest, Result, Sample, Scores, Step, Visit
 
 T = TypeVar("T")
 STAMP = "%Y%m%dT%H%M%S"
@@ -39,7 +40,11 @@ CONTENT = ("manifest.json", "samples.jsonl", "steps.jsonl")
 
 @dataclass(frozen=True)
 class Finished:
-    """A DONE cell, read and verified."""
+    """A DONE cell, read and verified.
+
+    After a re-scoring, the samples' scores and the manifest's metric and task version are the last one's, and the
+    manifest's setting `rescored` tells when that was and which version it was measured with.
+    """
 
     cell: Cell
     manifest: dict[str, Any]
@@ -106,8 +111,20 @@ class Store:
         for name in CONTENT:
             if result.files.get(name, {}).get("sha256") != _sha256(folder / name):
                 raise UserError(f"{folder / name}: damaged or missing; remove the folder {folder.name} and run again")
-        manifest = _load(folder / "manifest.json", dict)
-        return Finished(Cell.from_json(manifest["cell"]), manifest, _samples(folder), result)
+        manifest, samples = _load(folder / "manifest.json", dict), _samples(folder)
+        if numbers := self._rescorings(cell):
+            manifest, samples = _rescored(folder / "scores" / f"{numbers[-1]}.json", manifest, samples, result)
+        return Finished(Cell.from_json(manifest["cell"]), manifest, samples, result)
+
+    def rescore(self, cell: Cell, scores: Scores) -> None:
+        """Publish scores that count from now on; earlier ones stay beside them."""
+        folder = self.root / cell.id / "scores"
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            publish(folder / f"{max(self._rescorings(cell), default=0) + 1}.json", _json(scores))
+
+    def _rescorings(self, cell: Cell) -> list[int]:
+        return sorted(int(path.stem) for path in (self.root / cell.id / "scores").glob("*.json") if path.stem.isdigit())
 
     def append(self, bundle: Bundle, visit: Visit, process: str) -> None:
         """Add a visit to the partial file of `process`; it is on the disk when this returns."""
@@ -224,6 +241,23 @@ def _load(path: Path, parse: Callable[[dict[str, Any]], T]) -> T:
         reason = f"{type(error).__name__}: {error}"
         raise UserError(f"{path}: not a result file ({reason}); remove its folder and run again") from error
     raise UserError(f"{path}: written by schema {schema}, this spotbench reads up to {records.SCHEMA}; upgrade it")
+
+
+def _rescored(
+    path: Path, manifest: dict[str, Any], samples: list[Sample], result: Result
+) -> tuple[dict[str, Any], list[Sample]]:
+    new = _load(path, lambda values: Scores(**values))
+    answered = {str(sample.doc_id) for sample in samples if not sample.error}
+    asked = (result.cell_id, result.files["samples.jsonl"]["sha256"], answered)
+    if (new.cell_id, new.samples, set(new.scores)) != asked:
+        raise UserError(f"{path}: scores of other answers; remove it and run spotbench rescore")
+    told = {
+        "metric": new.metric,
+        "task_version": new.task_version,
+        "rescored": {"when": new.when, "measured_with": manifest["settings"].get("task_version", "")},
+    }
+    scored = [sample if sample.error else replace(sample, scores=new.scores[str(sample.doc_id)]) for sample in samples]
+    return manifest | {"settings": manifest["settings"] | told}, scored
 
 
 def _samples(folder: Path) -> list[Sample]:
