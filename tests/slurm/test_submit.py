@@ -2,7 +2,9 @@
 
 import os
 import re
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -229,7 +231,7 @@ def test_watching_ends_when_nothing_is_at_work(fake: FakeSlurm, sweep: Sweep, mo
         if len(waits) == 3:
             finish_grid(store, grid.read(str(file)).cells())
 
-    monkeypatch.setattr("slurm.status.time.sleep", wait)
+    monkeypatch.setattr("slurm.status.time", SimpleNamespace(time=time.time, sleep=wait))
     out = spotbench("status", file, "--watch").out
     assert [line.split()[0] for line in out.splitlines() if "cells are done" in line] == ["0", "0", "0", "15"]
     assert waits == sorted(set(waits)), "less and less often"
