@@ -74,7 +74,7 @@ export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-1}
 # command
 export SUBMITIT_EXECUTOR=slurm
 srun --unbuffered --output LOGS/%A_%a_%t_log.out --error LOGS/%A_%a_%t_log.err --cpus-per-task=4 --cpu-bind=none \
-apptainer exec image.sif python3 -u -m submitit.core._submit LOGS
+sh -c 'trap "" USR2 TERM; exec "$@"' sh apptainer exec image.sif python3 -u -m submitit.core._submit LOGS
 """
 
 
