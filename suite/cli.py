@@ -348,7 +348,7 @@ def status(
                 live.update(screen, refresh=True)
     else:
         for screen in looks if watch else [next(looks)]:
-            show.print(screen)
+            show.print(screen, crop=False)
     show.print(f"results: {escape(str(store.root))}", soft_wrap=True)
 
 
