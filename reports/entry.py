@@ -20,7 +20,7 @@ from suite.files import replace_file, writing
 from suite.measure.stats import Interval, ratio
 
 SHIPPED = Path(__file__).parent / "entries"
-VERSION = 1
+VERSION: Literal[1] = 1
 DIGITS = 4
 Passes = list[Annotated[int, Field(ge=1)]]
 

@@ -53,7 +53,7 @@ def make(
     for cell in cells:
         if store.done(cell) and (cell.is_baseline or only in ("", cell.drafter)):
             groups.setdefault(_settings(cell), []).append(cell)
-    made = []
+    made: list[Entry] = []
     for n, (settings, group) in enumerate(groups.items()):
         progress(f"{settings.target} {settings.rule}", n, len(groups))
         made += _of_group(store, settings, group, files, traces)

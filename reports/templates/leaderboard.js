@@ -94,7 +94,7 @@
     { key: "rule", label: "Rule", of: (row) => row.rule, text: true, varies: true, show: (row) => row.rule },
     { key: "rows", label: "Rows", of: (row) => row.rows, varies: true, show: (row) => String(row.rows) },
     { key: "reduction", label: "Pass reduction", down: true, of: (row) => row.reduction, cell: reductionCell },
-    ...(TIMED ? [{ key: "speedup", label: "Speed-up", down: true, of: (row) => row.speedup, cell: speedupCell }] : []),
+    ...(TIMED ? [{ key: "speedup", label: "Speed-up", down: true, timed: true, of: (row) => row.speedup, cell: speedupCell }] : []),
     { key: "oracle", label: "Of oracle", down: true, of: (row) => row.of_oracle, show: (row) => percent(row.of_oracle), wide: true },
     { key: "passes", label: "Passes", of: (row) => row.passes, show: (row) => fixed(row.passes, 1), wide: true },
     { key: "draft", label: "Draft ms", of: (row) => row.draft_ms, show: (row) => fixed(row.draft_ms, 1), wide: true },
@@ -123,7 +123,8 @@
   let whole = false;
   function drawTable(rows) {
     const varying = COLUMNS.filter((column) => column.varies && unique(rows.map(column.of)).length > 1);
-    const columns = COLUMNS.filter((column) => column.varies ? varying.includes(column) : !column.wide || varying.length < 2 || column.key === "made");
+    const timed = rows.some((row) => row.speedup !== null);
+    const columns = COLUMNS.filter((column) => column.timed ? timed : column.varies ? varying.includes(column) : !column.wide || varying.length < 2 || column.key === "made");
     if (columns.map((column) => column.key).join() !== shownColumns.map((column) => column.key).join()) {
       shownColumns = columns;
       document.querySelector("#board thead").replaceChildren(el("tr", {}, columns.map(header)));

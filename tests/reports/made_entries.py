@@ -24,6 +24,9 @@ TASKS = ("tiny-gsm", "tiny-math")
 PLAIN = [24, 20, 22, 30, 18, 26]
 
 
+LINES = [Line(rows=9, depth=1, marks="eao", tokens=["b", "c"])]
+
+
 def made_entry(
     drafter: str = "chain",
     speed: float = 2.0,
@@ -41,6 +44,7 @@ def made_entry(
     speedup: Spread | None = None,
     machine: str = "one",
     device: str = "replay",
+    learned_on: Sequence[str] = (),
     **card: Any,
 ) -> Entry:
     """A drafter that needs about `speed` times fewer passes, more at more rows."""
@@ -64,19 +68,11 @@ def made_entry(
             speedup=speedup,
         )
 
-    known = {
-        "about": "A drafter.",
-        "kind": "training-free",
-        "parameters": 0,
-        "home": "",
-        "tasks": [],
-        "split": "",
-        "data": "",
-    }
+    nothing = {"about": "A drafter.", "kind": "training-free", "parameters": 0, "home": "", "split": "", "data": ""}
     return Entry(
         version=VERSION,
         drafter=drafter,
-        card=Card(**(known | {"needs_future": False} | card)),
+        card=Card(**(nothing | {"tasks": learned_on, "needs_future": False} | card)),
         code="c0de",
         settings=Settings(
             target=target, rule=rule, seed=0, prompts=prompts, top_k=0, top_p=1.0, context="cached",
@@ -100,7 +96,7 @@ def made_entry(
         ],
         steps=Steps(
             task=tasks[0], temperature=temperatures[0], doc_id=0, rows=rows[-1],
-            blocks=[Block(index=1, given=1, text=["a", "b", "c"], lines=[Line(rows=9, depth=1, marks="eao", tokens=["b", "c"])])],
+            blocks=[Block(index=1, given=1, text=["a", "b", "c"], lines=LINES)],
         ),
     )  # fmt: skip
 

@@ -12,9 +12,11 @@ from reports.entry import Entry, Spread
 from tests.reports.made_entries import PLAIN, bounds, made_entry
 
 INTERVALS = st.lists(
-    st.tuples(st.floats(0.1, 9), st.floats(0, 2), st.floats(0, 2)).map(lambda x: Spread(x[0] + x[1], x[0], x[0] + x[1] + x[2])),
+    st.tuples(st.floats(0.1, 9), st.floats(0, 2), st.floats(0, 2)).map(
+        lambda x: Spread(value=x[0] + x[1], low=x[0], high=x[0] + x[1] + x[2])
+    ),
     max_size=12,
-)  # fmt: skip
+)
 
 
 @given(INTERVALS)
