@@ -87,9 +87,14 @@ def _values(entry: int, row: Row) -> list[Any]:
     return [
         entry, row.task, row.temperature, row.rows, row.prompts, row.passes,
         reduced.value, reduced.low, reduced.high, *(speed or (None, None, None)),
-        row.of_oracle, row.steps_per_pass, row.draft_ms, row.accuracy, row.exact, row.ties,
+        _brief(row.of_oracle), _brief(row.steps_per_pass), _brief(row.draft_ms), row.accuracy, row.exact, row.ties,
         row.rank, row.why, row.speed_rank, row.speed_why,
     ]  # fmt: skip
+
+
+def _brief(value: float | None) -> float | None:
+    """Enough digits to be read and sorted; figures that tables have too keep all of theirs."""
+    return None if value is None else round(value, 4)
 
 
 def _facts(entry: Entry, row: Row) -> dict[str, Any]:

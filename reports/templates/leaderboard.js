@@ -36,6 +36,7 @@
       group: JSON.stringify([setting, row.rows]), id: [entry.drafter, target, entry.rule, row.task, row.temperature, row.rows].join("~"),
     };
   });
+  const GROUPS = Map.groupBy(ROWS, (row) => row.group); // rows that are ranked together
   const TIMED = ROWS.some((row) => row.speedup !== null);
   const TINY = Object.fromEntries(ROWS.map((row) => [row.target, row.of.tiny]));
   const named = (target) => (TINY[target] ? `${target} (look-alike)` : target);
@@ -161,7 +162,7 @@
     if (row.bound) return el("td", { class: "rank" }, "bound");
     const rank = rankOf(row);
     if (rank === null) return el("td", { class: "rank" }, "–");
-    const shared = ROWS.some((other) => other !== row && other.group === row.group && rankOf(other) === rank);
+    const shared = GROUPS.get(row.group).some((other) => other !== row && rankOf(other) === rank);
     return el("td", { class: "rank" }, shared ? `${rank}=` : String(rank));
   }
 
@@ -199,7 +200,7 @@
       svg("text", { x: scale.x(tick), y: 12, "text-anchor": "middle" }, `${tick}×`)));
   }
   function reductionCell(row, scale) {
-    const bounds = ROWS.filter((other) => other.bound && other.group === row.group && other.drafter !== "random");
+    const bounds = GROUPS.get(row.group).filter((other) => other.bound && other.drafter !== "random");
     const bar = svg("svg", { class: "bar", viewBox: `0 0 ${BAR} 20`, "aria-hidden": "true" },
       svg("line", { class: "bar-rail", x1: 6, x2: BAR - 6, y1: 10, y2: 10 }),
       bounds.map((other) => svg("line", { class: "bar-bound", x1: scale.x(other.reduction), x2: scale.x(other.reduction), y1: 2, y2: 18 })),
