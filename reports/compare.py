@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import drafters
 from reports import duel, frame, tables
@@ -81,7 +81,7 @@ def compare(store: Store, wanted: Grid, name: str) -> Iterator[Comparison]:
     for part in tables.parts(frame.build(store, wanted.cells())):
         fought = list(duel.duels(part.frame, name, least_rows=2))
         order = sorted(part.lines, key=lambda line: (line.rows, line.drafter not in BOUNDS, line.reduction.low))
-        yield Comparison(Part(part.setting, order, part.baselines, part.frame), fought)
+        yield Comparison(replace(part, lines=order), fought)
 
 
 def verdict(x: Duel) -> str:

@@ -201,7 +201,7 @@ class Entry(_Part):
         """By task (empty: all of them pooled), temperature and rows; computed from the passes."""
         parts = {("", x.temperature, x.rows): self.at(x.temperature, x.rows) for x in self.pooled}
         single = {(r.task, r.temperature, b.rows): [(r, b)] for r in self.results for b in r.budgets}
-        return {key: _reduction(of) for key, of in (parts | single).items()}
+        return {key: reduction(of) for key, of in (parts | single).items()}
 
     def at(self, temperature: float, rows: int) -> list[tuple[Result, Budget]]:
         """Of every task that has it."""
@@ -212,6 +212,13 @@ class Entry(_Part):
             for budget in result.budgets
             if budget.rows == rows
         ]
+
+
+def reduction(results: Sequence[tuple[Result, Budget]]) -> Interval:
+    """Of some tasks pooled; by the function of every table."""
+    baseline = [n for result, _ in results for n in result.baseline_passes]
+    passes = [n for _, budget in results for n in budget.passes]
+    return ratio(baseline, passes, [result.task for result, _ in results for _ in result.baseline_passes])
 
 
 def read(path: Path) -> Entry:
@@ -298,13 +305,6 @@ def _uneven(entry: Entry) -> Iterator[str]:
 def _forged(where: str, told: Spread, made: Interval) -> Iterator[str]:
     if told != (true := Spread.of(made, DIGITS)):
         yield f"{where}: pass_reduction {_spread(told)}, its passes make {_spread(true)}"
-
-
-def _reduction(results: Sequence[tuple[Result, Budget]]) -> Interval:
-    """Of some tasks pooled; by the function of every table."""
-    baseline = [n for result, _ in results for n in result.baseline_passes]
-    passes = [n for _, budget in results for n in budget.passes]
-    return ratio(baseline, passes, [result.task for result, _ in results for _ in result.baseline_passes])
 
 
 def _spread(x: Spread) -> str:

@@ -15,6 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 import drafters
 from drafters.base import Drafter
 from reports import entry as entries
@@ -26,6 +28,7 @@ from suite.cells import Cell
 from suite.decoding.decode import Decoded
 from suite.decoding.rules import parse_rule
 from suite.errors import UserError
+from suite.measure.stats import ratio
 from suite.replay import live, replay_bundle
 from suite.store import Store
 from suite.targets import catalog, checkpoint, load
@@ -121,40 +124,22 @@ def _of_group(
 ) -> Iterator[Entry]:
     """The entries of the cells that share their settings: those of one target and rule."""
     measured = frame.build(store, cells)
-    wholes = {
-        (x.setting.temperature, line.drafter, line.rows): line for x in tables.parts(measured) for line in x.lines
-    }
-    singles = {
-        (task, x.setting.temperature, line.drafter, line.rows): line
-        for task, part in measured.groupby("task", sort=False)
-        for x in tables.parts(part)
-        for line in x.lines
-    }
-    passes = {
-        keys: part["passes"].tolist()
-        for keys, part in measured.groupby(["task", "temperature", "drafter", "rows"], sort=False)
-    }
-    bases = {(cell.task, cell.temperature): cell for cell in cells if cell.is_baseline}
-    facts = {at: _baseline(store, cell) for at, cell in bases.items()}
+    lines = _lines(measured)
+    passes = {at: x["passes"].tolist() for at, x in measured.groupby(["task", "temperature", "drafter", "rows"])}
+    bases = {(cell.task, cell.temperature): _baseline(store, cell) for cell in cells if cell.is_baseline}
     for name in dict.fromkeys(cell.drafter for cell in cells if not cell.is_baseline):
         mine = [cell for cell in cells if cell.drafter == name]
         if lost := [cell for cell in mine if (cell.task, cell.temperature) not in bases]:
             raise UserError(f"{lost[0].id}: its baseline is not done; run the grid first")
+        results = []
+        for task, temperature in dict.fromkeys((cell.task, cell.temperature) for cell in mine):
+            base = bases[task, temperature]
+            rows = sorted(x.rows for x in mine if (x.task, x.temperature) == (task, temperature))
+            found = [((task, temperature, name, n), n) for n in rows]
+            budgets = [_budget(n, passes[at], lines[at], base["baseline_passes"]) for at, n in found]
+            results.append(Result(task=task, temperature=temperature, budgets=budgets, **base))
         manifest = store.read(mine[0]).manifest
         drafter = _attached(name, files.get(name, ""), settings, mine[0].temperature)
-        results = [
-            Result(
-                task=task,
-                temperature=temperature,
-                **facts[task, temperature],
-                budgets=[
-                    _budget(rows, passes[task, temperature, name, rows], singles[task, temperature, name, rows])
-                    for rows in sorted(x.rows for x in mine if (x.task, x.temperature) == (task, temperature))
-                ],
-            )
-            for task, temperature in dict.fromkeys((cell.task, cell.temperature) for cell in mine)
-        ]
-        at = sorted({(cell.temperature, cell.rows) for cell in mine})
         yield Entry(
             version=entries.VERSION,
             drafter=name,
@@ -170,9 +155,23 @@ def _of_group(
                 date=manifest["finished"][:10],
             ),
             results=results,
-            pooled=[_pooled(temperature, rows, wholes[temperature, name, rows]) for temperature, rows in at],
+            pooled=[
+                _pooled(results, temperature, n, lines["", temperature, name, n])
+                for temperature, n in sorted({(cell.temperature, cell.rows) for cell in mine})
+            ],
             steps=_steps(mine, drafter, traces),
         )
+
+
+def _lines(measured: pd.DataFrame) -> dict[tuple[str, float, str, int], Line]:
+    """The tables' lines by task (empty: all pooled), temperature, drafter and rows."""
+    parts = [("", measured), *((str(task), part) for task, part in measured.groupby("task", sort=False))]
+    return {
+        (task, x.setting.temperature, line.drafter, line.rows): line
+        for task, part in parts
+        for x in tables.parts(part)
+        for line in x.lines
+    }
 
 
 def _settings(cell: Cell) -> Settings:
@@ -215,28 +214,31 @@ def _baseline(store: Store, cell: Cell) -> dict[str, Any]:
     }
 
 
-def _budget(rows: int, passes: list[int], line: Line) -> Budget:
+def _budget(rows: int, passes: list[int], line: Line, baseline: list[int]) -> Budget:
+    reduced = ratio(baseline, passes, [""] * len(passes))
     return Budget(
         rows=rows,
         passes=passes,
-        pass_reduction=Spread.of(line.reduction, entries.DIGITS),
+        pass_reduction=Spread.of(reduced, entries.DIGITS),
         rows_per_pass=round(line.rows_per_pass, 4),
         steps_per_pass=round(line.acceptance.steps_per_pass, 4),
         exact=round(line.exact_match * line.prompts),
         ties=line.ties,
-        draft_ms=round(line.draft_ms, 3) or None,
-        tokens_per_s=None if math.isnan(line.tokens_per_s) else round(line.tokens_per_s, 2),
+        draft_ms=_timed(line.draft_ms),
+        tokens_per_s=_timed(line.tokens_per_s),
         speedup=_speedup(line),
     )
 
 
-def _pooled(temperature: float, rows: int, line: Line) -> Pooled:
-    return Pooled(
-        temperature=temperature,
-        rows=rows,
-        pass_reduction=Spread.of(line.reduction, entries.DIGITS),
-        speedup=_speedup(line),
-    )
+def _pooled(results: Sequence[Result], temperature: float, rows: int, line: Line) -> Pooled:
+    of = [(r, b) for r in results if r.temperature == temperature for b in r.budgets if b.rows == rows]
+    reduced = Spread.of(entries.reduction(of), entries.DIGITS)
+    return Pooled(temperature=temperature, rows=rows, pass_reduction=reduced, speedup=_speedup(line))
+
+
+def _timed(value: float) -> float | None:
+    """None where nothing was timed."""
+    return None if math.isnan(value) or not value else round(value, 3)
 
 
 def _speedup(line: Line) -> Spread | None:

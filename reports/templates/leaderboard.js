@@ -190,7 +190,7 @@
   function barScale(rows) {
     const ends = rows.flatMap((row) => [row.reduction_low, row.reduction_high]);
     const low = Math.min(1, ...ends), high = Math.max(1.5, ...ends);
-    return { low, high, x: (value) => 6 + ((value - low) / (high - low)) * (BAR - 12) };
+    return { low, high, x: (value) => 10 + ((value - low) / (high - low)) * (BAR - 20) };
   }
   function barAxis(scale) {
     const step = scale.high - scale.low > 6 ? 2 : 1;
@@ -202,7 +202,7 @@
   function reductionCell(row, scale) {
     const bounds = GROUPS.get(row.group).filter((other) => other.bound && other.drafter !== "random");
     const bar = svg("svg", { class: "bar", viewBox: `0 0 ${BAR} 20`, "aria-hidden": "true" },
-      svg("line", { class: "bar-rail", x1: 6, x2: BAR - 6, y1: 10, y2: 10 }),
+      svg("line", { class: "bar-rail", x1: 10, x2: BAR - 10, y1: 10, y2: 10 }),
       bounds.map((other) => svg("line", { class: "bar-bound", x1: scale.x(other.reduction), x2: scale.x(other.reduction), y1: 2, y2: 18 })),
       svg("line", { class: "bar-line", x1: scale.x(row.reduction_low), x2: scale.x(row.reduction_high), y1: 10, y2: 10 }),
       svg("circle", { class: "bar-dot", cx: scale.x(row.reduction), cy: 10, r: 4 }));
@@ -239,14 +239,17 @@
     const width = $("chart").clientWidth || 800;
     const columns = settings.length === 1 ? 1 : width > 900 ? 3 : width > 560 ? 2 : 1;
     const size = { width: Math.floor((width - 16 * (columns - 1)) / columns), height: settings.length === 1 ? Math.min(380, Math.max(260, width * 0.4)) : 230 };
-    const most = Math.max(...inPanels.map((row) => row.reduction_high));
+    const most = (setting) => { // one scale for the panels of a rule
+      const { rule } = inPanels.find((row) => row.setting === setting);
+      return Math.max(...inPanels.filter((row) => row.rule === rule).map((row) => row.reduction_high));
+    };
     const titles = settings.map((setting) => titleOf(inPanels.find((row) => row.setting === setting), settings.length > 1));
     const drafters = unique(inPanels.map((row) => row.drafter)).map((name) => inPanels.find((row) => row.drafter === name));
     const labelled = settings.length === 1 && width > 640;
     $("chart").replaceChildren(
       labelled ? "" : el("ul", { class: "key" }, drafters.map((row) => el("li", {}, swatch(row), row.drafter))),
       el("div", { class: "panels", style: `grid-template-columns: repeat(${columns}, 1fr)` }, settings.map((setting, n) =>
-        panel(inPanels.filter((row) => row.setting === setting), titles[n], settings.length > 1, labelled, size, most))));
+        panel(inPanels.filter((row) => row.setting === setting), titles[n], settings.length > 1, labelled, size, most(setting)))));
     const note = rows.length > inPanels.length ? ` The first ${PANELS} settings.` : "";
     const tiny = settings.length && inPanels.some((row) => row.of.tiny) ? ", on tiny look-alikes" : "";
     $("chart-caption").textContent = `Pass reduction against rows a pass${tiny}. Bands: 95 % intervals. Dashed, grey: bounds; dashed, coloured: uncoupled twins.${note}`;
@@ -265,7 +268,8 @@
     const x = (n) => budgets.length === 1 ? (area.left + area.right) / 2 : area.left + 10 + ((Math.log(n) - least) / span) * (area.right - area.left - 20);
     const y = (value) => area.bottom - ((value - 1) / (most - 1 || 1)) * (area.bottom - area.top);
     const ticks = [];
-    for (let tick = 1; tick <= most; tick += most > 8 ? 2 : 1) ticks.push(tick);
+    const step = most > 8 ? 2 : most > 2.5 ? 1 : 0.2;
+    for (let tick = 1; tick <= most; tick += step) ticks.push(Number(tick.toFixed(1)));
     const lines = unique(rows.map((row) => row.drafter)).map((name) => rows.filter((row) => row.drafter === name).sort((a, b) => a.rows - b.rows));
     const fair = lines.filter((line) => !line[0].bound), bounds = lines.filter((line) => line[0].bound);
     const points = (line, of) => line.map((row) => `${x(row.rows).toFixed(1)},${y(of(row)).toFixed(1)}`);
@@ -416,7 +420,7 @@
   }
   function blockTable(block) {
     const head = ["Pass", "Rows", "Accepted"].map((text) => el("th", { scope: "col" }, text));
-    let positions = block.text.map((_, i) => i).slice(block.given);
+    const positions = block.text.map((_, i) => i).slice(block.given);
     return el("table", { class: "steps" },
       el("caption", {}, `Block ${block.index}: ${block.lines.length} passes${block.given ? `; the prompt fills its first ${block.given} positions` : ""}`),
       el("thead", {}, el("tr", {}, head, positions.map((i) => el("th", { scope: "col" }, String(i))))),
