@@ -16,6 +16,8 @@ from suite.errors import UserError
 
 STALE_TOKENS = 32
 """How many of the target's most likely tokens a drafter sees at each position."""
+AHEAD = 8
+"""Coming steps whose noise is drawn in one go: small tensors cost as much as larger ones."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class DraftView:
     log_probs: Tensor
     token_ids: Tensor
     seed: int
+    _scores: dict[int | None, Tensor] = field(default_factory=dict, repr=False)
     _choices: dict[int | None, Choice] = field(default_factory=dict, repr=False)
 
     @property
@@ -63,21 +66,30 @@ class DraftView:
         Coupled tokens share the target's noise of that step; uncoupled ones are the most likely ones. At
         T = 0 both are the same.
         """
-        key = committed if coupled and self.policy.temperature > 0 else None
+        key = self._key(committed, coupled)
         if key not in self._choices:
-            self._choices[key] = self._rank(key)
+            self._choices[key] = self._rank(self.scores(committed, coupled=coupled))
         return self._choices[key]
 
     def scores(self, committed: int, *, coupled: bool = True) -> Tensor:
         """`[B, k]`: what the draw of the step made from `committed` filled positions takes the maximum of."""
-        scores = self.log_probs.masked_fill(~kept(self.log_probs, self.policy), float("-inf"))
-        if coupled and self.policy.temperature > 0:
-            positions = torch.arange(len(self.state))[:, None]
-            scores = scores.double() + gumbel(step_key(self.seed, self.block, committed), positions, self.token_ids)
-        return scores
+        key = self._key(committed, coupled)
+        if key not in self._scores:
+            plain = self.log_probs.masked_fill(~kept(self.log_probs, self.policy), float("-inf"))
+            if key is None:
+                self._scores[None] = plain
+            else:
+                steps = range(committed, min(committed + AHEAD, len(self.state) + 1))
+                keys = [step_key(self.seed, self.block, step) for step in steps]
+                noise = gumbel(keys, torch.arange(len(self.state))[:, None], self.token_ids)
+                self._scores.update(zip(steps, plain.double() + noise, strict=True))
+        return self._scores[key]
 
-    def _rank(self, committed: int | None, ranks: int = 4) -> Choice:
-        scores = self.scores(committed or 0, coupled=committed is not None)
+    def _key(self, committed: int, coupled: bool) -> int | None:
+        """Which step's noise is shared; None: no noise."""
+        return committed if coupled and self.policy.temperature > 0 else None
+
+    def _rank(self, scores: Tensor, ranks: int = 4) -> Choice:
         ranked, order = scores.sort(dim=-1, descending=True, stable=True)
         order = order[:, :ranks]
         return Choice(

@@ -15,13 +15,14 @@ from suite.store import Store
 def build(store: Store, cells: Iterable[Cell]) -> pd.DataFrame:
     """Columns: the fields of Cell, then the measures below (times in seconds; score: NaN where the task has none).
 
-    Cells that are not finished are left out; the caller knows which.
+    Cells that are not finished are left out, and prompts without an answer; the caller knows which.
     """
     finished = [store.read(cell) for cell in cells if store.done(cell)]
     return pd.DataFrame(
         {**asdict(one.cell), **_measures(sample, one.manifest["settings"])}
         for one in finished
         for sample in one.samples
+        if not sample.error
     )
 
 
@@ -45,6 +46,7 @@ def _measures(s: Sample, settings: dict[str, Any]) -> dict[str, Any]:
         "exact_match": s.exact_match,
         "tie": bool(s.divergence and s.divergence.tie),
         "bug": bool(s.divergence and not s.divergence.tie),
+        "finish": s.finish,
         "empty": s.empty,
         "repetitive": s.repetitive,
         "score": s.scores[settings["metric"]] if settings["metric"] else math.nan,

@@ -14,6 +14,7 @@ def write(name: str, about: str, store: Store, cells: Sequence[Cell]) -> tuple[P
     made = list(tables.parts(frame.build(store, cells)))
     missing = sum(not store.done(cell) for cell in cells)
     head = [f"**Incomplete: {missing} of {len(cells)} cells are not done**, and not in here.\n"] if missing else []
+    head += [f"{line}\n" for line in remarks(store, cells)]
     text = "\n".join([f"# {name}\n\n{about}\n", *head, *_sections(made)])
     path = store.write_report("report.md", text)
     store.write_report("report.csv", tables.csv(made))
@@ -22,6 +23,19 @@ def write(name: str, about: str, store: Store, cells: Sequence[Cell]) -> tuple[P
     for file, content in figures.render(made):
         store.write_report(f"figures/{file}", content)
     return path, made
+
+
+def remarks(store: Store, cells: Sequence[Cell]) -> list[str]:
+    """What a reader must know of how the figures came about: unanswered prompts, new scores, an open sandbox."""
+    done = [store.read(cell) for cell in cells if store.done(cell)]
+    found = []
+    if unanswered := sum(bool(sample.error) for one in done for sample in one.samples):
+        found.append(f"**{unanswered} prompts have no answer**, and are in no figure; `spotbench check` names them.")
+    if rescored := sum("rescored" in one.manifest["settings"] for one in done):
+        found.append(f"The answers of {rescored} cells were scored anew after they were measured.")
+    if sandboxes := {one.manifest["settings"].get("sandbox", "") for one in done} - {""}:
+        found += [f"Model-written code ran with {told}." for told in sorted(sandboxes)]
+    return found
 
 
 def _sections(made: Sequence[Part]) -> Iterator[str]:

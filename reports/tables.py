@@ -59,6 +59,7 @@ class Baseline:
     tokens: float
     passes: float
     prefill_share: float
+    out_of_room: int
     empty: int
     repetitive: int
     stale_tokens: float
@@ -172,6 +173,7 @@ BASELINES: list[Column[Baseline]] = [
     Column("tokens", lambda x: f"{x.tokens:.1f}"),
     Column("passes", lambda x: f"{x.passes:.1f}"),
     Column("prefill share", lambda x: "-" if math.isnan(x.prefill_share) else f"{x.prefill_share:.0%}"),
+    Column("out of room", lambda x: str(x.out_of_room)),
     Column("empty", lambda x: str(x.empty)),
     Column("repetitive", lambda x: str(x.repetitive)),
     Column("stale token right", lambda x: _or_dash(x.stale_tokens)),
@@ -179,7 +181,7 @@ BASELINES: list[Column[Baseline]] = [
 ]
 BASELINES_NOTE = (
     "The plain decoder. stale: share of commits whose token, and of steps whose positions, the pass before already "
-    "had (same noise). prefill share: of prefill + decode time."
+    "had (same noise). prefill share: of prefill + decode time. out of room: answers without an end."
 )
 
 
@@ -251,6 +253,7 @@ def _baseline(task: str, part: pd.DataFrame) -> Baseline:
         tokens=float(part["new_tokens"].mean()),
         passes=float(part["passes"].mean()),
         prefill_share=_share(prefill, prefill + part["decode_s"].sum()),
+        out_of_room=int((part["finish"] == "length").sum()),
         empty=int(part["empty"].sum()),
         repetitive=int(part["repetitive"].sum()),
         stale_tokens=_share(part["stale_tokens"].sum(), part["stale_commits"].sum()),

@@ -3,17 +3,20 @@
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 ID_VERSION = 2
+_ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, order=True)
 class Cell:
     """One point of a grid: everything that can change an output or a time, besides the machine.
 
-    `prompts`: the first so many items of the task's test split; 0: all of them.
+    `prompts`: the first so many items of the task's test split; 0: all of them. `max_new_tokens`: the room for an
+    answer; 0: the task's own.
     """
 
     target: str
@@ -31,21 +34,23 @@ class Cell:
     layout: Literal["batch", "packed"] = "batch"
     dtype: str = "float32"
     device: str = "cpu"
+    max_new_tokens: int = 0
 
     def __post_init__(self) -> None:
         for name in ("temperature", "top_p"):  # 1 and 1.0, 0.0 and -0.0 are one number and so one id
             object.__setattr__(self, name, float(getattr(self, name)) + 0.0)
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A readable prefix and a hash of the canonical JSON; the same for a plan and for a stored result.
 
         A plain file name, whatever the parts are called: the hash tells apart what the prefix cannot.
         """
-        canonical = json.dumps([ID_VERSION, asdict(self)], sort_keys=True, separators=(",", ":"))
+        later = {"max_new_tokens"} if not self.max_new_tokens else set()  # a later key, left out where it says nothing
+        canonical = _ENCODE([ID_VERSION, {name: self.__dict__[name] for name in _FIELDS if name not in later}])
         digest = hashlib.sha256(canonical.encode()).hexdigest()[:8]
         parts = [self.target, self.task, f"t{self.temperature:g}", self.rule, self.drafter, f"r{self.rows}", digest]
-        return ".".join(re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip("-.") for part in parts)
+        return ".".join(map(_plain, parts))
 
     @property
     def is_baseline(self) -> bool:
@@ -53,7 +58,15 @@ class Cell:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Cell":
-        return cls(**{f.name: values[f.name] for f in fields(cls)})
+        return cls(**{f.name: values[f.name] for f in fields(cls) if f.name in values})
+
+
+_FIELDS = tuple(field.name for field in fields(Cell))
+
+
+@lru_cache
+def _plain(part: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip("-.")
 
 
 @dataclass(frozen=True)

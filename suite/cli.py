@@ -1,9 +1,11 @@
 """The verbs of `spotbench`; each only calls the library and shows what came of it."""
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,6 +52,10 @@ Replayed = Annotated[bool, typer.Option("--replayed", help="Of the replayed cell
 Added = Annotated[
     list[str] | None,
     typer.Option("--drafter", metavar="NAME|FILE:CLASS", help="A drafter besides the grid's own; may be repeated."),
+]
+On = Annotated[
+    str,
+    typer.Option("--on", metavar="NAME", help="Whose results: a cluster's name, or a machine's as its folder has it."),
 ]
 Workers = Annotated[int, typer.Option(min=1, help="Processes that share the bundles; on GPUs, one for each.")]
 Entries = Annotated[Path, typer.Option("--entries", help="Folder of your own entries.", file_okay=False)]
@@ -154,22 +160,38 @@ def data_add(
 
 
 @app.command()
-def plan(grid_name: GridName, results: Results = HERE, drafter: Added = None) -> None:
-    """Count what a grid holds and what is missing; run nothing."""
+def plan(
+    grid_name: GridName,
+    results: Results = HERE,
+    drafter: Added = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Count what a grid holds, what is missing and how long that may take; run nothing."""
     wanted, store = _open(grid_name, results, drafter)
-    table = _table("bundle", "methods", "prompts", "decodes", "done")
-    for bundle in wanted.bundles():
-        prompts = bundle.baseline.prompts
-        table.add_row(
-            escape(bundle.title),
-            str(len(bundle.cells)),
-            str(prompts or "all"),
-            str(prompts * len(bundle.cells) or "all"),
-            str(sum(store.done(cell) for cell in bundle.cells)),
-        )
+    with _starting():
+        from suite import estimate
+        from suite import plan as planning
+
+    bundles = wanted.bundles()
+    found, missing = planning.plan(bundles, store), list(planning.missing(bundles))
+    on = estimate.device(bundles[0].baseline).name
+    if as_json:
+        values = {"grid": wanted.name, "estimate_on": on, "bundles": [asdict(one) for one in found], "missing": missing}
+        print(json.dumps(values, indent=1))
+        return
+    table = _table("bundle", "methods", "prompts", "decodes", "done", "hours left")
+    for one in found:
+        counts = map(str, (one.methods, one.prompts, one.decodes, one.done))
+        table.add_row(escape(one.title), *counts, f"~{one.hours:.1f}" if one.hours else "-")
     show.print(table)
-    done = sum(store.done(cell) for cell in wanted.cells())
-    show.print(f"{wanted.name}: {len(wanted.cells())} cells in {len(wanted.bundles())} bundles, {done} done")
+    done = sum(one.done for one in found)
+    show.print(f"{wanted.name}: {sum(one.methods for one in found)} cells in {len(found)} bundles, {done} done")
+    if hours := sum(one.hours for one in found):
+        show.print(
+            f"~{hours:,.1f} hours on one {on}: an estimate from sizes, see suite/estimate.py; nothing was measured"
+        )
+    for line in missing:
+        show.print(f"[yellow]missing[/] {escape(line)}", soft_wrap=True)
 
 
 @app.command()
@@ -254,8 +276,6 @@ def train(
 ) -> None:
     """Train a drafter's network on the train-split traces of a target. Run it again to go on after an interruption."""
     with _starting():
-        from dataclasses import asdict
-
         from drafters import training
         from suite import tracking
         from suite.trace import find
@@ -280,31 +300,74 @@ def train(
 
 
 @app.command()
-def status(grid_name: GridName, results: Results = HERE, drafter: Added = None, replayed: Replayed = False) -> None:
-    """How far a grid is. begun: prompts that an unfinished bundle already has."""
-    wanted, store = _open(grid_name, results, drafter, replayed)
-    table = _table("bundle", "cells", "done", "failed", "missing", "begun")
-    for bundle in wanted.bundles():
-        done = [cell for cell in bundle.cells if store.done(cell)]
-        failed = [cell for cell in bundle.cells if cell not in done and store.failed(cell)]
-        table.add_row(
-            escape(bundle.title),
-            str(len(bundle.cells)),
-            str(len(done)),
-            str(len(failed)),
-            str(len(bundle.cells) - len(done) - len(failed)),
-            str(len({visit.doc_id for visit in store.visits(bundle)})),
-        )
-    show.print(table)
+def submit(
+    grid_name: GridName,
+    cluster: Annotated[str, typer.Option(metavar="NAME|FILE", help="A shipped cluster's name, or a TOML file.")],
+    retry: Annotated[bool, typer.Option("--retry", help="Also what failed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be submitted.")] = False,
+    results: Results = HERE,
+    drafter: Added = None,
+    replayed: Annotated[bool, typer.Option("--replayed", help="Replay traces, as spotbench replay does.")] = False,
+    traces: Traces = RECORDED,
+) -> None:
+    """Run on a Slurm cluster what is missing of a grid or was lost, then report. Nothing that is at work or done is
+    submitted again."""
+    with _starting():
+        from slurm import cluster as clusters
+        from slurm import ledger, status
+        from slurm.submit import plan, submit
+
+        site = clusters.read(cluster)
+    wanted, store = _open(grid_name, results.absolute(), drafter, replayed, site.name)
+    with nullcontext() if dry_run else ledger.alone(store.root):
+        planned = plan(wanted, store, site, retry)
+        show.print(status.planned(planned))
+        if dry_run or not planned.chunks:
+            return
+        place = traces.absolute() if wanted.device == "replay" else None
+        done = submit(planned, wanted, store, site, place, retry)
+    for line in status.submitted(done):
+        show.print(line, soft_wrap=True)
+    show.print(f"spotbench status {escape(grid_name)} tells how far it is", soft_wrap=True)
+    if done.refused:
+        raise UserError(f"Slurm refused: {done.refused}; what it did not take is still missing: submit again")
+
+
+@app.command()
+def status(
+    grid_name: GridName,
+    watch: Annotated[bool, typer.Option("--watch", help="Again and again, until nothing is at work.")] = False,
+    results: Results = HERE,
+    drafter: Added = None,
+    replayed: Replayed = False,
+    on: On = "",
+) -> None:
+    """How far a grid is, and what failed or was lost. begun: prompts that unfinished bundles already have."""
+    wanted, store = _open(grid_name, results, drafter, replayed, on, reading=True)
+    with _starting():
+        from rich.live import Live
+
+        from slurm import status as screens
+
+    looks = screens.screens(wanted.bundles(), store)
+    if watch and show.is_terminal:
+        with Live(console=show, auto_refresh=False) as live:
+            for screen in looks:
+                live.update(screen, refresh=True)
+    else:
+        for screen in looks if watch else [next(looks)]:
+            show.print(screen)
     show.print(f"results: {escape(str(store.root))}", soft_wrap=True)
 
 
 @app.command()
-def check(grid_name: GridName, results: Results = HERE, drafter: Added = None, replayed: Replayed = False) -> None:
+def check(
+    grid_name: GridName, results: Results = HERE, drafter: Added = None, replayed: Replayed = False, on: On = ""
+) -> None:
     """Fail on cells that are lossy, incomplete, damaged or degenerate."""
     from suite.check import check as find
 
-    wanted, store = _open(grid_name, results, drafter, replayed)
+    wanted, store = _open(grid_name, results, drafter, replayed, on, reading=True)
     faults = find(store, wanted.cells())
     for fault in faults:
         show.print(f"[red]{fault.kind}[/] {fault.cell.id}: {escape(fault.detail)}", soft_wrap=True)
@@ -313,13 +376,36 @@ def check(grid_name: GridName, results: Results = HERE, drafter: Added = None, r
         raise typer.Exit(1)
 
 
+@app.command("rescore")
+def rescore_(grid_name: GridName, results: Results = HERE, drafter: Added = None, replayed: Replayed = False) -> None:
+    """Score stored answers anew, after a change of a task's scoring; the scores they were measured with stay beside."""
+    wanted, store = _open(grid_name, results, drafter, replayed)
+    with _starting():
+        from suite import rescore
+
+    with _telling(wanted.name, 1) as begin:
+        found = rescore.rescore(store, wanted.cells(), begin(0, 0))
+    table = _table("cell", "answers changed", "score", "now")
+    for one in found:
+        if one.changed:
+            table.add_row(
+                escape(one.cell.id), str(one.changed), *(f"{x:.3f}" for x in (one.before, one.after) if x is not None)
+            )
+    changed = sum(one.changed > 0 for one in found)
+    if changed:
+        show.print(table)
+    show.print(f"{wanted.name}: {len(found)} of {len(wanted.cells())} cells are done and scored, {changed} changed")
+
+
 @app.command()
-def report(grid_name: GridName, results: Results = HERE, drafter: Added = None, replayed: Replayed = False) -> None:
+def report(
+    grid_name: GridName, results: Results = HERE, drafter: Added = None, replayed: Replayed = False, on: On = ""
+) -> None:
     """Tables of what is done, here and as Markdown and CSV beside the results."""
     from reports import report as reports
     from reports import tables
 
-    wanted, store = _open(grid_name, results, drafter, replayed)
+    wanted, store = _open(grid_name, results, drafter, replayed, on, reading=True)
     path, made = reports.write(wanted.name, wanted.about, store, wanted.cells())
     for part in made:
         show.print(tables.terminal(part.setting.title, part.columns, part.lines, show.width), "")
@@ -435,6 +521,18 @@ def calibrate(
     show.print(
         f"{made.passes} passes of {made.prompts} train prompts\ncalibration: {escape(str(path))}", soft_wrap=True
     )
+
+
+@app.command(
+    "lm-eval",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def lm_eval_(context: typer.Context) -> None:
+    """lm-eval's own command, with the model "spotbench" and our tasks: --model_args target=T,drafter=D,rows=8."""
+    with _starting():
+        from tasks import lm_eval_model
+
+    lm_eval_model.main(context.args)
 
 
 @app.command()
@@ -566,7 +664,7 @@ def doctor() -> None:
 
 def _entries(grid_name: str, results: Path, traces: Path, drafter: list[str] | None, replayed: bool) -> "list[Entry]":
     """Of what is finished of a grid."""
-    wanted, store = _open(grid_name, results, drafter, replayed)
+    wanted, store = _open(grid_name, results, drafter, replayed, reading=True)
     with _starting():
         from reports import submissions
     with _telling(wanted.name, 1) as begin:
@@ -586,10 +684,17 @@ def _each(wanted: "Grid", todo: "list[Bundle]", store: "Store", work: Callable[.
         from suite import machine, runner
         from suite.workers import run as share
 
-        def died(bundle: "Bundle", how: str) -> None:
-            for cell in bundle.cells:
-                if not store.done(cell):
+        known = {bundle.id: store.deaths(bundle) for bundle in todo}
+
+        def died(bundle: "Bundle", how: str) -> bool:
+            """Another process goes on, as long as it is known which cell to hold back from the others."""
+            deaths = store.deaths(bundle)
+            blamed, known[bundle.id] = deaths - known[bundle.id], deaths
+            missing = [cell for cell in bundle.cells if not store.done(cell)]
+            for cell in missing:
+                if cell.id in blamed or not blamed:
                     runner.fail(store, cell, RuntimeError(how))
+            return bool(blamed)
 
         share(todo, work, workers, begin, died, machine.worker_gpus(workers, wanted.device))
 
@@ -604,15 +709,33 @@ def _fail_on(store: "Store", cells: "list[Cell]") -> None:
         raise typer.Exit(1)
 
 
-def _open(grid_name: str, results: Path, added: list[str] | None, replayed: bool = False) -> "tuple[Grid, Store]":
+def _open(
+    grid_name: str,
+    results: Path,
+    added: list[str] | None,
+    replayed: bool = False,
+    on: str = "",
+    reading: bool = False,
+) -> "tuple[Grid, Store]":
+    """A grid and its results: those `on` a cluster, else this machine's; for `reading`, the only ones there are.
+
+    Raises UserError when it cannot be told whose are meant.
+    """
     with _starting():
         from suite import grid, machine
-        from suite.store import Store
+        from suite.store import Store, stores
 
         wanted = grid.read(grid_name, added or ())
         if replayed:
             wanted = wanted.model_copy(update={"device": "replay"})
-        return wanted, Store(results / machine.name() / wanted.name)
+        there = stores(results, wanted.name) if reading and not on else []
+        if len(there) == 1:
+            return wanted, there[0]
+        store = Store(results / (on or machine.name()) / wanted.name)
+        if there and store not in there:
+            names = ", ".join(one.root.parent.name for one in there)
+            raise UserError(f"{results} has results of {wanted.name} from {names}; say --on and one of them")
+        return wanted, store
 
 
 @contextmanager

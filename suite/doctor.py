@@ -45,8 +45,7 @@ def examine() -> Iterator[Finding]:
     yield Finding(
         writable, "results", f"this folder can{'' if writable else 'not'} be written to; --results names another"
     )
-    closed = "its own namespaces: no network" if sandbox.confined() else "no namespaces here: its network stays open"
-    yield Finding(True, "sandbox for model-written code", closed)
+    yield Finding(True, "sandbox for model-written code", sandbox.walls().told)
     for spec in catalog.CATALOG.values():
         found = fit.fit(spec)
         yield Finding(found.good, spec.name, f"{found.brief}; {found.get}" if found.get else found.brief, not spec.tiny)

@@ -1,6 +1,5 @@
 """Grids: what is to be measured, read from a TOML file and checked."""
 
-import tomllib
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
@@ -10,12 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 import drafters
 import tasks.harness
+from suite import settings
 from suite.cells import Bundle, Cell
 from suite.decoding.policy import Commit, ContextPolicy
 from suite.decoding.rules import parse_rule
 from suite.errors import UserError
-from suite.targets import catalog, load
-from suite.targets.base import TargetSpec
+from suite.targets import catalog
+from suite.targets.base import TargetSpec, default_dtype
 
 SHIPPED = Path(__file__).parent / "grids"
 Name = Annotated[str, Field(min_length=1)]
@@ -27,6 +27,7 @@ class Grid(BaseModel):
     `drafters`: names, or `file.py:Class`, which becomes the name that its results go by.
     `sources`: folders of targets' checkpoints, by name; a name the catalogue lacks is recognised by its config.json.
     At T = 0 an `-uncoupled` twin is the drafter itself and is left out.
+    `max_new_tokens`: less room for an answer than its task gives; 0: all of it.
     `contexts` are for full-attention targets; the others have one. `dtype`: float32 on the CPU, bfloat16 elsewhere.
     `device = "replay"`: from traces, without the target.
     """
@@ -44,6 +45,7 @@ class Grid(BaseModel):
     drafters: Annotated[list[Name], Field(min_length=1)]
     rows: Annotated[list[Annotated[int, Field(ge=1, le=1024)]], Field(min_length=1)]
     prompts: Annotated[int, Field(ge=0)] = 0
+    max_new_tokens: Annotated[int, Field(ge=0)] = 0
     top_k: Annotated[int, Field(ge=0)] = 0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     contexts: Annotated[list[ContextPolicy], Field(min_length=1)] = ["whole"]
@@ -91,6 +93,11 @@ class Grid(BaseModel):
                 f"rules: {', '.join(undraftable)}: decoded without drafts only; give such rules a grid of their own, "
                 'with drafters = ["none"]'
             )
+        for name in self.tasks:
+            if self.max_new_tokens > (room := tasks.harness.facts(name).max_new_tokens):
+                raise UserError(
+                    f"max_new_tokens: {self.max_new_tokens} is more than the {room} of {name}; give less, or 0"
+                )
         code = [name for name in self.tasks if tasks.harness.facts(name).executes_code]
         if code and not self.allow_code_execution:
             raise UserError(
@@ -111,15 +118,16 @@ class Grid(BaseModel):
             [("none", 1), *product([name for name in self.drafters if name != "none"], [r for r in self.rows if r > 1])]
         )
         files = tuple((name, file) for name in dict.fromkeys(self.drafters) if (file := drafters.file_of(name)))
-        settings = [
+        families = {target: self._spec(target).family for target in self.targets}
+        places = [
             (target, context if context in family.contexts else family.contexts[0])
-            for target, family in ((target, self._spec(target).family) for target in self.targets)
+            for target, family in families.items()
             for context in self.contexts
         ]
         for (target, context), task, temperature, rule, seed in dict.fromkeys(
-            product(settings, self.tasks, self.temperatures, self.rules, self.seeds)
+            product(places, self.tasks, self.temperatures, self.rules, self.seeds)
         ):
-            commits = self._spec(target).family.commits
+            commits = families[target].commits
             cells = tuple(
                 Cell(
                     target=target,
@@ -135,8 +143,9 @@ class Grid(BaseModel):
                     context=context,
                     commit=self.commit if self.commit in commits else commits[0],
                     layout=self.layout,
-                    dtype=self.dtype or load.default_dtype(self.device),
+                    dtype=self.dtype or default_dtype(self.device),
                     device=self.device,
+                    max_new_tokens=self.max_new_tokens,
                 )
                 for drafter, rows in methods
                 if temperature > 0 or not drafters.uncoupled(drafter)
@@ -157,33 +166,15 @@ def read(name_or_path: str, more: Sequence[str] = ()) -> Grid:
 
     Raises UserError naming the file, the key and the mend.
     """
-    path = shipped().get(name_or_path) or Path(name_or_path)
+    path = settings.find("grid", shipped(), name_or_path)
     added = [drafters.known(name) for name in more]
+    read = settings.read(path, Grid)
+    if not added:
+        return read
     try:
-        read = Grid.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-        values = read.model_dump(exclude_unset=True)
-        return Grid.model_validate(values | {"drafters": [*read.drafters, *added]}) if added else read
-    except OSError as error:
-        raise UserError(
-            f"no grid {name_or_path!r} ({error.strerror}); shipped: {', '.join(shipped())}; or the path of a TOML file"
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not TOML ({error})") from error
+        return Grid.model_validate(read.model_dump(exclude_unset=True) | {"drafters": [*read.drafters, *added]})
     except ValidationError as error:
-        raise UserError(f"{path}: {_explain(error)}") from error
-
-
-def _explain(error: ValidationError) -> str:
-    """The worst fault of a grid file in one line: a key that is none may be why another is missing."""
-    fault = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
-    key = ".".join(str(part) for part in fault["loc"])
-    if fault["type"] == "extra_forbidden":
-        return f"unknown key {key!r}; valid keys: {', '.join(Grid.model_fields)}"
-    if fault["type"] == "missing":
-        return f"key {key!r} is missing; add it"
-    if fault["type"] == "value_error":  # a UserError of this file, which says it all
-        return ": ".join(filter(None, [key, fault["msg"].removeprefix("Value error, ")]))
-    return f"{key}: {fault['msg']} (got {fault['input']!r})"
+        raise UserError(f"{path}: {settings.explain(error, Grid.model_fields)}") from error
 
 
 def of_baselines(
@@ -209,4 +200,4 @@ def of(**keys: Any) -> Grid:
     try:
         return Grid.model_validate(keys)
     except ValidationError as error:
-        raise UserError(_explain(error)) from error
+        raise UserError(settings.explain(error, Grid.model_fields)) from error

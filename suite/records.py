@@ -6,7 +6,7 @@ A file of a newer schema is refused, never guessed at.
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class Sample:
 
     `depths`: accepted depth of every verify pass. `draft_s`, `verify_s` and `host_s` add up to the decode time,
     prefill excluded. `baseline_*`: the plain decoder on the same prompt, same process, same visit. `stale` is
-    counted for the baseline, outside the timed decode.
+    counted for the baseline, outside the timed decode. `finish`: see `tasks.answers.Finish`; with "error" there is
+    nothing but `error`, what was wrong. `question`: the hash of what was asked, before the chat template.
     """
 
     doc_id: int
@@ -72,6 +73,8 @@ class Sample:
     scores: dict[str, float]
     divergence: Divergence | None = None
     stale: Stale | None = None
+    question: str = ""
+    error: str = ""
 
     @property
     def decode_s(self) -> float:
@@ -126,7 +129,7 @@ class Manifest:
 class Summary:
     """The totals of a finished cell; everything else is computed from the samples.
 
-    `metric` is empty and `score` None for a task without a score.
+    `metric` is empty and `score` None for a task without a score. `errors`: prompts that have no answer, and no score.
     """
 
     prompts: int
@@ -140,6 +143,7 @@ class Summary:
     repetitive: int
     metric: str
     score: float | None
+    errors: int = 0
 
 
 @dataclass(frozen=True)
@@ -155,6 +159,25 @@ class Result:
     def from_json(cls, values: dict[str, Any]) -> Self:
         files = {name: dict(known) for name, known in values["files"].items()}
         return cls(values["schema"], values["cell_id"], Summary(**values["summary"]), files)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores that take the place of those a cell was measured with, which stay in its files.
+
+    `scores`: of each prompt, by its doc_id. `samples`: the sha256 of the answers that were scored. `code`, `versions`:
+    what scored them.
+    """
+
+    schema: int
+    cell_id: str
+    task_version: str
+    metric: str
+    scores: dict[str, dict[str, float]]
+    samples: str
+    code: str
+    versions: dict[str, str]
+    when: str
 
 
 @dataclass(frozen=True)
@@ -201,6 +224,7 @@ class Visit:
 
 def summarise(samples: list[Sample], metric: str) -> Summary:
     lossy = [s.divergence for s in samples if s.divergence]
+    answered = [s for s in samples if not s.error]
     return Summary(
         prompts=len(samples),
         tokens=sum(len(s.tokens) for s in samples),
@@ -212,7 +236,8 @@ def summarise(samples: list[Sample], metric: str) -> Summary:
         empty=sum(s.empty for s in samples),
         repetitive=sum(s.repetitive for s in samples),
         metric=metric,
-        score=sum(s.scores[metric] for s in samples) / max(1, len(samples)) if metric else None,
+        score=sum(s.scores[metric] for s in answered) / len(answered) if metric and answered else None,
+        errors=len(samples) - len(answered),
     )
 
 

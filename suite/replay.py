@@ -4,7 +4,8 @@ Replayed cells have `device = "replay"`. Passes, rows and accepted depths are th
 is the drafter's own only. A trace that is missing is recorded first, where the target's weights are here.
 """
 
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from suite.decoding.state import State, Visit
 from suite.errors import UserError
 from suite.measure import degenerate
 from suite.records import Manifest, Sample
-from suite.runner import Progress, fail, session_of
+from suite.runner import Progress, fail, room, session_of, turns_of
 from suite.store import Store
 from suite.targets import catalog, checkpoint
 from suite.trace import PromptTrace, Split, Trace
@@ -47,31 +48,43 @@ def live(cell: Cell) -> Cell:
     return replace(cell, device="cpu") if cell.device == "replay" else cell
 
 
-def replay_bundle(bundle: Bundle, store: Store, root: Path, allow_code_execution: bool, progress: Progress) -> bool:
-    """Replay what is missing of a bundle; True when every cell is done. A failing drafter is recorded and left out."""
-    missing = [cell for cell in bundle.cells if not store.done(cell)]
-    if not missing:
-        return True
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    task = tasks.harness.load(bundle.baseline.task)
-    found = _trace(bundle, task, root, allow_code_execution, progress)
-    prompts = [found.read(n) for n in (range(bundle.baseline.prompts) or found.doc_ids())]
-    complete = True
-    groups: dict[str, list[Cell]] = {}
-    for cell in missing:
-        groups.setdefault(cell.drafter, []).append(cell)
-    for n, (name, cells) in enumerate(groups.items()):
-        progress(f"{task.name} T={bundle.baseline.temperature:g} {name}", n, len(groups))
-        try:
-            samples = _samples(cells, dict(bundle.files), prompts, found)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a drafter does, the others go on
-            for cell in cells:
-                fail(store, cell, error)
-            complete = False
-            continue
-        for cell in cells:
-            store.finish(cell, _manifest(cell, found, task.metric, started), samples[cell], [], task.metric)
-    progress(task.name, len(groups), len(groups))
+def replay_bundle(
+    bundle: Bundle,
+    store: Store,
+    root: Path,
+    allow_code_execution: bool,
+    progress: Progress,
+    leave: Collection[str] = (),
+) -> bool:
+    """Replay what is missing of a bundle, but for the cells whose ids are in `leave`; True when every cell is done.
+
+    A failing drafter is recorded and left out.
+    """
+    if turns := turns_of(bundle, store, leave):
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        with store.watch(bundle, uuid.uuid4().hex) as at:
+            at(bundle.baseline)
+            task = tasks.harness.load(bundle.baseline.task)
+            found = _trace(bundle, task, root, allow_code_execution, progress)
+            prompts = [found.read(n) for n in (range(bundle.baseline.prompts) or found.doc_ids())]
+            groups: dict[tuple[int, str], list[Cell]] = {}  # of one turn and drafter
+            for n, cells in enumerate(turns):
+                for cell in cells:
+                    groups.setdefault((n, cell.drafter), []).append(cell)
+            for n, ((_, name), cells) in enumerate(groups.items()):
+                progress(f"{task.name} T={bundle.baseline.temperature:g} {name}", n, len(groups))
+                at(*cells)
+                try:
+                    samples = _samples(cells, dict(bundle.files), prompts, found)
+                except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a drafter does, the others go on
+                    for cell in cells:
+                        fail(store, cell, error)
+                    continue
+                for cell in cells:
+                    store.finish(cell, _manifest(cell, found, task.metric, started), samples[cell], [], task.metric)
+            progress(task.name, len(groups), len(groups))
+    if complete := all(map(store.done, bundle.cells)):
+        store.clear(bundle)
     return complete
 
 
@@ -84,7 +97,7 @@ def _trace(bundle: Bundle, task: Task, root: Path, allow_code_execution: bool, p
         return record_bundle(bundle, root, allow_code_execution, progress)
     if not cell.prompts or not all(found.has(doc_id) for doc_id in range(cell.prompts)):
         return record_bundle(bundle, root, allow_code_execution, progress)
-    wanted = replace(found.header, task_version=task.version, max_new_tokens=task.max_new_tokens)
+    wanted = replace(found.header, task_version=task.version, max_new_tokens=room(cell, task))
     if (weights := _weights_here(bundle)) is not None:
         wanted = replace(wanted, weights=weights)
     return trace.open_trace(root, cell, "test", wanted)
@@ -101,11 +114,11 @@ def _weights_here(bundle: Bundle) -> str | None:
 
 
 class _Remembering(Drafter):
-    """A nested drafter, asked once for the largest budget."""
+    """A nested drafter, asked once at each state: for the first budget that comes there, which must be the largest."""
 
-    def __init__(self, drafter: Drafter, most: int) -> None:
+    def __init__(self, drafter: Drafter) -> None:
         self.name, self.needs_future = drafter.name, drafter.needs_future
-        self._drafter, self._most = drafter, most
+        self._drafter = drafter
 
     def start(self, future: Sequence[Visit]) -> None:
         self._drafter.start(future)
@@ -116,7 +129,7 @@ class _Remembering(Drafter):
     def propose(self, view: DraftView, rows: int) -> list[State]:
         at = (view.block, view.state)
         if at not in self._known:
-            self._known[at] = self._drafter.propose(view, self._most)
+            self._known[at] = self._drafter.propose(view, rows)
         return self._known[at][:rows]
 
 
@@ -127,7 +140,7 @@ def _samples(
     drafter = drafters.make(cells[0].drafter, files.get(cells[0].drafter, ""))
     drafter.attach(cells[0].target, found.header.policy)
     descending = sorted(cells, key=lambda cell: -cell.rows)
-    once = _Remembering(drafter, descending[0].rows - 1) if drafter.nested else None
+    once = _Remembering(drafter) if drafter.nested else None
     samples: dict[Cell, list[Sample]] = {cell: [] for cell in cells}
     for one in prompts:
         if once:
@@ -164,6 +177,7 @@ def _sample(cell: Cell, one: PromptTrace, passes: Sequence[Pass]) -> Sample:
         repetitive=degenerate.is_repetitive(one.tokens, one.finish),
         scores=one.scores,
         stale=records.Stale(**one.stale) if cell.is_baseline else None,
+        question=one.question,
     )
 
 

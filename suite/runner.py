@@ -3,7 +3,7 @@
 import hashlib
 import traceback
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -12,7 +12,7 @@ import torch
 import drafters
 import tasks.harness
 from drafters import Drafter
-from suite import machine, records
+from suite import deaths, machine, records
 from suite.cells import Bundle, Cell
 from suite.decoding.decode import Decoded, decode
 from suite.decoding.noise import request_seed
@@ -26,6 +26,7 @@ from suite.records import Manifest, Sample, Stale, Step, Visit
 from suite.store import Store
 from suite.targets import catalog, checkpoint, load
 from suite.targets.base import Target
+from tasks import answers, sandbox
 from tasks.harness import Request, Task
 
 STEPS_KEPT = 2
@@ -43,63 +44,118 @@ class Method:
     drafter: Drafter
 
 
-def run_bundle(bundle: Bundle, store: Store, allow_code_execution: bool, progress: Progress) -> bool:
-    """Run what is missing of a bundle; True when every cell is done.
+def run_bundle(
+    bundle: Bundle, store: Store, allow_code_execution: bool, progress: Progress, leave: Collection[str] = ()
+) -> bool:
+    """Run what is missing of a bundle, but for the cells whose ids are in `leave`; True when every cell is done.
 
     A method that fails is recorded and left out, and the others go on; if the baseline fails, the bundle ends.
     Raises UserError when nothing can run.
     """
-    missing = [cell for cell in bundle.cells if not store.done(cell)]
-    if not missing:
-        return True
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    progress(f"loading {bundle.baseline.target}, {bundle.baseline.task}", 0, 0)
-    session = session_of(bundle, allow_code_execution)
-    requests = session.requests
-    visited = [
-        visit
-        for visit in store.visits(bundle)
-        if (visit.weights, visit.task) == (session.weights, session.task.version)
-    ]
-    have = {(visit.doc_id, cell) for visit in visited for cell in visit.samples}
     process = uuid.uuid4().hex
-    methods, files = [], dict(bundle.files)
-    for cell in missing:
-        try:
-            drafter = drafters.make(cell.drafter, files.get(cell.drafter, ""))
-            drafter.attach(cell.target, session.policy)
-            methods.append(Method(cell, drafter))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - as below
-            fail(store, cell, error)
-    warm = False
-    for n, request in enumerate(requests):
-        todo = [method for method in methods if (request.doc_id, method.cell.id) not in have]
-        if todo:
-            if not warm:
-                progress("warming up", n, len(requests))
-                session.warm_up(methods)
-                warm = True
-            progress(f"{bundle.baseline.task} T={bundle.baseline.temperature:g}", n, len(requests))
+    turns = turns_of(bundle, store, leave)
+    if turns:
+        with store.watch(bundle, process) as at:
+            at(bundle.baseline)
+            progress(f"loading {bundle.baseline.target}, {bundle.baseline.task}", 0, 0)
+            run = _Run(bundle, store, session_of(bundle, allow_code_execution), process, started, progress, at)
             try:
-                visit, failures = session.visit(n, request, todo)
-            except UserError:
-                raise
-            except Exception as error:  # noqa: BLE001 - without its baseline a bundle ends; the next one may not
-                fail(store, bundle.baseline, error)
+                for cells in turns:
+                    run.turn(cells)
+            except _BaselineError:
                 return False
-            for cell, fault in failures.items():
-                fail(store, cell, fault)
-            methods = [method for method in methods if method.cell not in failures]
-            store.append(bundle, visit, process)
-            visited.append(visit)
-    progress(f"writing {bundle.baseline.task}", len(requests), len(requests))
-    for method in methods:
-        samples, steps = _collect(method.cell, visited)
-        manifest = session.manifest(method.cell, started, max(1, store.attempts(bundle)))
-        store.finish(method.cell, manifest, samples, steps, session.task.metric)
-    if complete := len(methods) == len(missing):
+    if complete := all(map(store.done, bundle.cells)):
         store.clear(bundle)
     return complete
+
+
+def turns_of(bundle: Bundle, store: Store, leave: Collection[str] = ()) -> list[list[Cell]]:
+    """The missing cells of a bundle in the order they are to be run: those that killed a process last, each alone.
+
+    One that killed too many is recorded as failed, and no more run.
+    """
+    died = store.deaths(bundle)
+    turns: list[list[Cell]] = [[]]
+    for cell in bundle.cells:
+        if store.done(cell) or cell.id in leave:
+            continue
+        if (times := max(died[cell.id], died[bundle.baseline.id])) >= deaths.LIMIT:
+            whose = "it" if died[cell.id] >= deaths.LIMIT else "its baseline"
+            if not any(failure.error == deaths.GivenUpError.__name__ for failure in store.failed(cell)):
+                said = f"{whose} killed {times} processes; it is tried again once the folder partial is removed"
+                fail(store, cell, deaths.GivenUpError(said))
+        elif died[cell.id] and not cell.is_baseline:
+            turns.append([cell])
+        else:
+            turns[0].append(cell)
+    return [turn for turn in turns if turn]
+
+
+class _BaselineError(Exception):
+    """The baseline failed, and with it its bundle."""
+
+
+@dataclass
+class _Run:
+    """A bundle that is being run by `process`."""
+
+    bundle: Bundle
+    store: Store
+    session: "Session"
+    process: str
+    started: str
+    progress: Progress
+    at: deaths.At
+
+    def __post_init__(self) -> None:
+        self.session.at = self.at
+        version = (self.session.weights, self.session.task.version)
+        self.visited = [v for v in self.store.visits(self.bundle) if (v.weights, v.task) == version]
+
+    def turn(self, cells: Sequence[Cell]) -> None:
+        """Run some of the cells together."""
+        store, baseline, requests = self.store, self.bundle.baseline, self.session.requests
+        methods = self._methods(cells)
+        have = {(visit.doc_id, cell) for visit in self.visited for cell in visit.samples}
+        warm = False
+        for n, request in enumerate(requests):
+            todo = [method for method in methods if (request.doc_id, method.cell.id) not in have]
+            if todo:
+                if not warm:
+                    self.progress("warming up", n, len(requests))
+                    self.session.warm_up(methods)
+                    warm = True
+                self.progress(f"{baseline.task} T={baseline.temperature:g}", n, len(requests))
+                try:
+                    visit, failures = self.session.visit(n, request, todo)
+                except UserError:
+                    raise
+                except Exception as error:  # without its baseline a bundle ends; the next one may not
+                    fail(store, baseline, error)
+                    raise _BaselineError from error
+                for cell, fault in failures.items():
+                    fail(store, cell, fault)
+                methods = [method for method in methods if method.cell not in failures]
+                store.append(self.bundle, visit, self.process)
+                self.visited.append(visit)
+        self.progress(f"writing {baseline.task}", len(requests), len(requests))
+        for method in methods:
+            samples, steps = _collect(method.cell, self.visited)
+            manifest = self.session.manifest(method.cell, self.started, max(1, store.attempts(self.bundle)))
+            store.finish(method.cell, manifest, samples, steps, self.session.task.metric)
+
+    def _methods(self, cells: Sequence[Cell]) -> list[Method]:
+        methods, files = [], dict(self.bundle.files)
+        for cell in cells:
+            self.at(cell)
+            try:
+                drafter = drafters.make(cell.drafter, files.get(cell.drafter, ""))
+                drafter.attach(cell.target, self.session.policy)
+                methods.append(Method(cell, drafter))
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - anybody's code
+                fail(self.store, cell, error)
+        return methods
 
 
 def prepare(cell: Cell, source: str) -> tuple[Target, Task, list[Request]]:
@@ -109,6 +165,11 @@ def prepare(cell: Cell, source: str) -> tuple[Target, Task, list[Request]]:
         raise UserError('device: this machine has no GPU that torch can use; set device = "cpu" in the grid file')
     spec = catalog.spec(cell.target, source)
     target = load.load(spec, cell.device, cell.dtype, cell.layout, cell.context)
+    if room(cell, task) >= spec.context_limit:
+        raise UserError(
+            f"task {task.name}: its {room(cell, task)} tokens for an answer leave no room for a prompt in the "
+            f"{spec.context_limit} of {spec.name}; set max_new_tokens in the grid file to less"
+        )
     requests = task.requests(target.chat, cell.prompts or None)
     if len(requests) < cell.prompts:
         raise UserError(
@@ -121,13 +182,18 @@ def prepare(cell: Cell, source: str) -> tuple[Target, Task, list[Request]]:
 def reference_policy(cell: Cell, target: Target, task: Task) -> Policy:
     """All that decides the tokens of a cell besides target, prompt and seed; the same for every method of a bundle."""
     return target.spec.policy(
-        task.max_new_tokens,
+        room(cell, task),
         rule=parse_rule(cell.rule),
         temperature=cell.temperature,
         top_k=cell.top_k,
         top_p=cell.top_p,
         commit=cell.commit,
     )
+
+
+def room(cell: Cell, task: Task) -> int:
+    """For an answer [tokens]."""
+    return cell.max_new_tokens or task.max_new_tokens
 
 
 def session_of(bundle: Bundle, allow_code_execution: bool, scored: bool = True) -> "Session":
@@ -149,7 +215,9 @@ def fail(store: Store, cell: Cell, error: BaseException) -> None:
 
 
 class Session:
-    """A loaded bundle."""
+    """A loaded bundle. It tells `at` the cell that it is at."""
+
+    at: deaths.At = staticmethod(lambda *cells: None)
 
     def __init__(self, bundle: Bundle, target: Target, task: Task, requests: Sequence[Request]) -> None:
         cell = bundle.baseline
@@ -161,8 +229,10 @@ class Session:
     def warm_up(self, methods: Sequence[Method]) -> None:
         """Every method once on a short canvas, so that no first call of a shape is timed."""
         policy = replace(self.policy, max_new_tokens=self.policy.block_size)
-        ids = self.target.encode(self.requests[0].prompt)
+        prompts = (self.target.encode(request.prompt) for request in self.requests)
+        ids = next((ids for ids in prompts if not self.target.spec.overflow(len(ids), self.policy.max_new_tokens)), [])
         for method in [self.baseline, *methods]:
+            self.at(method.cell)
             try:
                 decode(self.target, ids, policy, method.drafter, method.cell.rows)
             except Exception:  # noqa: BLE001 - the same fault comes again where it is recorded
@@ -171,11 +241,10 @@ class Session:
     def visit(self, n: int, request: Request, todo: Sequence[Method]) -> tuple[Visit, dict[Cell, Exception]]:
         """One prompt: the baseline and the fair methods in rotated order, then those that read its future."""
         prompt = self.target.encode(request.prompt)
-        if len(prompt) + self.policy.max_new_tokens > self.target.spec.context_limit:
-            raise UserError(
-                f"{self.task.name} prompt {request.doc_id}: {len(prompt)} tokens and {self.policy.max_new_tokens} new "
-                f"ones exceed the {self.target.spec.context_limit} of {self.target.spec.name}"
-            )
+        if fault := self.target.spec.overflow(len(prompt), self.policy.max_new_tokens):
+            none = _unanswered(request, len(prompt), fault)
+            samples = {method.cell.id: none for method in todo}
+            return Visit(request.doc_id, samples, {}, self.weights, self.task.version), {}
         seed = request_seed(self.bundle.baseline.seed, request.prompt)
         others = [method for method in todo if method.cell != self.baseline.cell]
         fair = [self.baseline, *(method for method in others if not method.drafter.needs_future)]
@@ -185,6 +254,7 @@ class Session:
         failures: dict[Cell, Exception] = {}
         for method in order:
             future = decoded[self.baseline.cell].visits if method.drafter.needs_future else ()
+            self.at(method.cell)
             try:
                 decoded[method.cell] = decode(
                     self.target, prompt, self.policy, method.drafter, method.cell.rows, seed, future
@@ -195,10 +265,11 @@ class Session:
                 failures[method.cell] = error
         baseline = decoded[self.baseline.cell]
         stale = self._stale(prompt, seed) if any(method.cell.is_baseline for method in todo) else None
-        samples: dict[str, Sample] = {}
+        samples = {}
         steps: dict[str, list[Step]] = {}
         for cell in [method.cell for method in todo if method.cell in decoded]:
             one = decoded[cell]
+            self.at(cell)
             try:
                 sample = self._sample(request, prompt, seed, one, baseline, stale if cell.is_baseline else None)
             except Exception as error:
@@ -223,18 +294,18 @@ class Session:
         baseline: Decoded,
         stale: Stale | None,
     ) -> Sample:
-        text = tasks.harness.cut(self.target.decode(one.tokens), request.until)
+        said = answers.read(self.target, request.prompt, one.tokens, request.until)
         exact = one.tokens == baseline.tokens
         divergence = None
         if not exact:
             divergence = diverge(self.target, prompt, self.policy, seed, baseline.visits, one.visits)
         return Sample(
             doc_id=request.doc_id,
-            prompt_hash=hashlib.sha256(request.prompt.encode()).hexdigest()[:16],
+            prompt_hash=_hash(request.prompt),
             prompt_tokens=len(prompt),
             tokens=list(one.tokens),
-            text=text,
-            finish=one.finish,
+            text=said.text,
+            finish=said.finish,
             prefill_passes=one.prefill_passes,
             verify_passes=len(one.passes),
             commit_passes=one.commit_passes,
@@ -247,15 +318,17 @@ class Session:
             baseline_passes=len(baseline.passes) + baseline.commit_passes,
             baseline_s=baseline.decode_s,
             exact_match=exact,
-            empty=degenerate.is_empty(text),
-            repetitive=degenerate.is_repetitive(one.tokens, one.finish),
-            scores=self.task.score(request.doc_id, text),
+            empty=degenerate.is_empty(said.text),
+            repetitive=degenerate.is_repetitive(one.tokens, said.finish),
+            scores=self.task.score(request.doc_id, said.text),
             divergence=divergence,
             stale=stale,
+            question=request.question,
         )
 
     def _stale(self, prompt: Sequence[int], seed: int) -> Stale:
         """What earlier passes knew, from one more decode: watching takes time, so nothing timed is watched."""
+        self.at(self.baseline.cell)
         watch = StaleWatch(self.policy, seed)
         decode(self.target, prompt, self.policy, self.baseline.drafter, seed=seed, watch=watch)
         return watch.counts
@@ -272,6 +345,7 @@ class Session:
                 "family": self.target.spec.family.name,
                 "task_version": self.task.version,
                 "metric": self.task.metric,
+                "sandbox": sandbox.walls().told if self.task.executes_code else "",
                 "weights": self.weights,
                 "tiny": self.target.spec.tiny,
                 "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
@@ -284,6 +358,39 @@ class Session:
             started=started,
             finished=datetime.now(UTC).isoformat(timespec="seconds"),
         )
+
+
+def _unanswered(request: Request, prompt_tokens: int, fault: str) -> Sample:
+    """The sample of a prompt that cannot be decoded: no answer, so no score."""
+    return Sample(
+        doc_id=request.doc_id,
+        prompt_hash=_hash(request.prompt),
+        prompt_tokens=prompt_tokens,
+        tokens=[],
+        text="",
+        finish="error",
+        prefill_passes=0,
+        verify_passes=0,
+        commit_passes=0,
+        rows=0,
+        depths=[],
+        prefill_s=0.0,
+        draft_s=0.0,
+        verify_s=0.0,
+        host_s=0.0,
+        baseline_passes=0,
+        baseline_s=0.0,
+        exact_match=False,
+        empty=False,
+        repetitive=False,
+        scores={},
+        question=request.question,
+        error=fault,
+    )
+
+
+def _hash(prompt: str) -> str:
+    return hashlib.sha256(prompt.encode()).hexdigest()[:16]
 
 
 def _collect(cell: Cell, visits: Sequence[Visit]) -> tuple[list[Sample], list[Step]]:

@@ -76,6 +76,8 @@ def trace(place: Store, cell: Cell, source: str, prompt: str, width: int) -> Ite
     samples = {str(sample.doc_id): sample for sample in place.read(cell).samples}
     if prompt not in samples:
         raise UserError(f"{cell.id} has no prompt {prompt!r}; it has {_some(list(samples))}")
+    if fault := samples[prompt].error:
+        raise UserError(f"{cell.id}: prompt {prompt} was not decoded: {fault}")
     target, task, requests = runner.prepare(cell, source)
     request = next(request for request in requests if str(request.doc_id) == prompt)
     policy = runner.reference_policy(cell, target, task)

@@ -1,7 +1,8 @@
 """Results on disk: the only place that knows the folder layout.
 
     results/<machine>/<grid>/<cell id>/{manifest.json, samples.jsonl, steps.jsonl, result.json, failures/*.json}
-    results/<machine>/<grid>/partial/<bundle id>.<code>/<process>.jsonl      while a bundle runs
+    results/<machine>/<grid>/<cell id>/scores/<number>.json                  later scores, which count; the last one
+    results/<machine>/<grid>/partial/<bundle id>.<code>/<process>.{jsonl, at}      while a bundle runs
     results/<machine>/<grid>/{report.md, report.csv, claims.md, figures/}              made anew from the cells
 
 Finished files appear whole or not at all (temporary name, fsync, link: the first writer wins) and are never
@@ -15,32 +16,50 @@ import json
 import os
 import shutil
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from suite import records
+from suite import deaths, records
 from suite.cells import Bundle, Cell
 from suite.errors import UserError
 from suite.files import publish, replace_file, writing
 from suite.machine import code_hash
-from suite.records import Failure, Manifest, Result, Sample, Step, Visit
+from suite.records import Failure, Manifest, Result, Sample, Scores, Step, Visit
 
 T = TypeVar("T")
+STAMP = "%Y%m%dT%H%M%S"
+"""How names begin that sort by time."""
 CONTENT = ("manifest.json", "samples.jsonl", "steps.jsonl")
 """What `result.json` vouches for."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A DONE cell, read and verified."""
+    """A DONE cell, read and verified.
+
+    After a re-scoring, the samples' scores and the manifest's metric and task version are the last one's, and the
+    manifest's setting `rescored` tells when that was and which version it was measured with.
+    """
 
     cell: Cell
     manifest: dict[str, Any]
     samples: list[Sample]
     result: Result
+
+
+@dataclass(frozen=True)
+class Census:
+    """One look at a store: the cells that are DONE, with the time they became so [s since 1970]; those with failed
+    attempts; and the bundles that processes have begun with this code."""
+
+    done: dict[str, float]
+    failed: frozenset[str]
+    begun: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -56,6 +75,20 @@ class Store:
         """The ids of the cells that are DONE, whatever plan they are of."""
         return sorted(path.parent.name for path in self.root.glob("*/result.json"))
 
+    def census(self) -> Census:
+        """Of all its cells at once, whatever plan they are of."""
+        done: dict[str, float] = {}
+        failed: set[str] = set()
+        for folder in _names(self.root):
+            try:
+                done[folder] = os.stat(f"{self.root}/{folder}/result.json").st_mtime
+            except OSError:
+                if os.path.isdir(f"{self.root}/{folder}/failures"):
+                    failed.add(folder)
+        code = f".{code_hash()}"
+        begun = frozenset(name.removesuffix(code) for name in _names(self.root / "partial") if name.endswith(code))
+        return Census(done, frozenset(failed), begun)
+
     def cell(self, cell_id: str) -> Cell:
         """What an id stands for. Raises UserError when its manifest is damaged or missing."""
         return _load(self.root / cell_id / "manifest.json", lambda values: Cell.from_json(values["cell"]))
@@ -64,6 +97,10 @@ class Store:
         """Its failed attempts, oldest first."""
         folder = self.root / cell.id / "failures"
         return [_load(path, lambda values: Failure(**values)) for path in sorted(folder.glob("*.json"))]
+
+    def failed_since(self, cell_id: str, stamp: str) -> bool:
+        """Whether an attempt failed at the time that `stamp` begins with, or later; with an empty one: ever."""
+        return any(name >= stamp for name in _names(self.root / cell_id / "failures") if name.endswith(".json"))
 
     def read(self, cell: Cell) -> Finished:
         """Raises UserError when a file is damaged, missing, or of a newer schema."""
@@ -74,8 +111,20 @@ class Store:
         for name in CONTENT:
             if result.files.get(name, {}).get("sha256") != _sha256(folder / name):
                 raise UserError(f"{folder / name}: damaged or missing; remove the folder {folder.name} and run again")
-        manifest = _load(folder / "manifest.json", dict)
-        return Finished(Cell.from_json(manifest["cell"]), manifest, _samples(folder), result)
+        manifest, samples = _load(folder / "manifest.json", dict), _samples(folder)
+        if numbers := self._rescorings(cell):
+            manifest, samples = _rescored(folder / "scores" / f"{numbers[-1]}.json", manifest, samples, result)
+        return Finished(Cell.from_json(manifest["cell"]), manifest, samples, result)
+
+    def rescore(self, cell: Cell, scores: Scores) -> None:
+        """Publish scores that count from now on; earlier ones stay beside them."""
+        folder = self.root / cell.id / "scores"
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            publish(folder / f"{max(self._rescorings(cell), default=0) + 1}.json", _json(scores))
+
+    def _rescorings(self, cell: Cell) -> list[int]:
+        return sorted(int(path.stem) for path in (self.root / cell.id / "scores").glob("*.json") if path.stem.isdigit())
 
     def append(self, bundle: Bundle, visit: Visit, process: str) -> None:
         """Add a visit to the partial file of `process`; it is on the disk when this returns."""
@@ -94,6 +143,18 @@ class Store:
     def attempts(self, bundle: Bundle) -> int:
         """How many processes have worked on an unfinished bundle."""
         return len(list(self._partial(bundle).glob("*.jsonl")))
+
+    def watch(self, bundle: Bundle, process: str) -> AbstractContextManager[deaths.At]:
+        """Around the work of `process` on a bundle, which tells what it yields the cells it is at."""
+        return deaths.watched(self._partial(bundle) / f"{process}.at")
+
+    def deaths(self, bundle: Bundle) -> Counter[str]:
+        """How many processes died at each cell of an unfinished bundle, by the cell's id."""
+        return deaths.count(self._partial(bundle))
+
+    def forget_deaths(self, bundle: Bundle, cell: Cell) -> None:
+        """Give a cell that was given up another chance."""
+        deaths.forget(self._partial(bundle), cell)
 
     def finish(self, cell: Cell, manifest: Manifest, samples: list[Sample], steps: list[Step], metric: str) -> None:
         """Publish what a cell came to, and with that make it DONE."""
@@ -126,7 +187,7 @@ class Store:
         folder = self.root / cell.id / "failures"
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            publish(folder / f"{now:%Y%m%dT%H%M%S.%f}-{uuid.uuid4().hex[:6]}.json", _json(failure))
+            publish(folder / f"{now:{STAMP}.%f}-{uuid.uuid4().hex[:6]}.json", _json(failure))
 
     def write_report(self, name: str, content: str | bytes) -> Path:
         """Write a derived file beside the cells, replacing an earlier one; it can be rebuilt at will."""
@@ -139,6 +200,13 @@ class Store:
     def _partial(self, bundle: Bundle) -> Path:
         # The code's hash keeps a cell from mixing what two versions of the code measured.
         return self.root / "partial" / f"{bundle.id}.{code_hash()}"
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
 
 
 def stores(results: Path, grid: str = "*") -> list[Store]:
@@ -173,6 +241,23 @@ def _load(path: Path, parse: Callable[[dict[str, Any]], T]) -> T:
         reason = f"{type(error).__name__}: {error}"
         raise UserError(f"{path}: not a result file ({reason}); remove its folder and run again") from error
     raise UserError(f"{path}: written by schema {schema}, this spotbench reads up to {records.SCHEMA}; upgrade it")
+
+
+def _rescored(
+    path: Path, manifest: dict[str, Any], samples: list[Sample], result: Result
+) -> tuple[dict[str, Any], list[Sample]]:
+    new = _load(path, lambda values: Scores(**values))
+    answered = {str(sample.doc_id) for sample in samples if not sample.error}
+    asked = (result.cell_id, result.files["samples.jsonl"]["sha256"], answered)
+    if (new.cell_id, new.samples, set(new.scores)) != asked:
+        raise UserError(f"{path}: scores of other answers; remove it and run spotbench rescore")
+    told = {
+        "metric": new.metric,
+        "task_version": new.task_version,
+        "rescored": {"when": new.when, "measured_with": manifest["settings"].get("task_version", "")},
+    }
+    scored = [sample if sample.error else replace(sample, scores=new.scores[str(sample.doc_id)]) for sample in samples]
+    return manifest | {"settings": manifest["settings"] | told}, scored
 
 
 def _samples(folder: Path) -> list[Sample]:

@@ -23,7 +23,6 @@ from safetensors.torch import save
 from torch import Tensor
 
 import drafters
-import tasks.harness
 from drafters.base import Drafter, DraftView, spread, top_tokens
 from drafters.guard import begin, proposals
 from suite.cells import Cell
@@ -37,6 +36,7 @@ from suite.files import publish, writing
 from suite.measure.clock import Clock
 from suite.measure.stale import StaleWatch
 from suite.targets.base import Target
+from tasks import answers
 from tasks.harness import Request, Task
 
 SCHEMA = 1
@@ -134,8 +134,8 @@ class Step:
 
 @dataclass(frozen=True)
 class PromptTrace:
-    """The baseline's decode of one prompt. `seed`: of the request's noise. `text` and `scores` of its answer are there
-    for evaluation prompts, `stale` counts what earlier passes knew (`records.Stale`)."""
+    """The baseline's decode of one prompt. `seed`: of the request's noise. `text` and `scores` of its answer and the
+    `question` are there for evaluation prompts, `stale` counts what earlier passes knew (`records.Stale`)."""
 
     doc_id: int
     prompt_hash: str
@@ -147,6 +147,7 @@ class PromptTrace:
     commit_passes: int
     steps: list[Step]
     text: str = ""
+    question: str = ""
     scores: dict[str, float] = field(default_factory=dict)
     stale: dict[str, int] = field(default_factory=dict)
 
@@ -260,14 +261,17 @@ def record(
             progress(n, len(requests))
             one = record_one(trace.header, target, request)
             if trace.header.split == "test":
-                text = tasks.harness.cut(target.decode(one.tokens), request.until)
-                one = replace(one, text=text, scores=task.score(request.doc_id, text))
+                said = answers.read(target, request.prompt, one.tokens, request.until)
+                scores = task.score(request.doc_id, said.text)
+                one = replace(one, text=said.text, finish=said.finish, scores=scores, question=request.question)
             trace.write(one)
     progress(len(requests), len(requests))
 
 
 def record_one(header: Header, target: Target, request: Request) -> PromptTrace:
     policy, prompt = header.policy, target.encode(request.prompt)
+    if fault := target.spec.overflow(len(prompt), policy.max_new_tokens):
+        raise UserError(f"{header.task} prompt {request.doc_id}: {fault}; ask for fewer prompts or tokens")
     seed = request_seed(header.seed, request.prompt)
     steps: list[Step] = []
     stale = StaleWatch(policy, seed)

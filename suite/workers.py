@@ -1,7 +1,7 @@
 """Bundles in several processes of one machine.
 
-A worker takes one bundle after another. One that dies takes nothing with it but the bundle it was at; another takes its
-place. What is killed with its parent loses the prompt in flight.
+A worker takes one bundle after another. When one dies, another takes its place, and may go on with the bundle it was
+at. What is killed with its parent loses the prompt in flight.
 """
 
 import multiprocessing
@@ -36,14 +36,14 @@ def run(
     work: Work,
     workers: int,
     begin: Callable[[int, int], Tell],
-    died: Callable[[Bundle, str], None],
+    died: Callable[[Bundle, str], bool],
     gpus: Sequence[str] = (),
 ) -> None:
     """Run `work` on every bundle, in up to `workers` processes.
 
     Args:
         begin: given a bundle's number and its worker's place, how to tell what happens there.
-        died: called with a bundle whose process ended, and how.
+        died: called with a bundle whose process ended, and how; whether to go on with it in another process.
         gpus: as CUDA names them, one for each worker; none: workers share what there is.
 
     Raises:
@@ -70,7 +70,8 @@ def run(
                 except EOFError:
                     del busy[worker.pipe]
                     worker.process.join()
-                    died(bundles[worker.at], _ending(worker.process.exitcode))
+                    if died(bundles[worker.at], _ending(worker.process.exitcode)):
+                        waiting.append(worker.at)
                     if waiting:
                         give(_start(work, worker.slot, gpus))
                     continue

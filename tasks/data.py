@@ -98,6 +98,19 @@ def mark(dataset: str = "", splits: Iterable[str] = ("test",)) -> str:
     return f"+{partial}{digest[:8]}" if used else ""
 
 
+def rows(dataset: str) -> int:
+    """Of the test split: those that are here, else as published."""
+    if dataset in CATALOG:
+        found = present(dataset)
+        return found["test"].rows if "test" in found else CATALOG[dataset].rows["test"]
+    return len(_rows(dataset, ())["test"])
+
+
+def missing(dataset: str, splits: Iterable[str]) -> list[str]:
+    """The splits that are not here."""
+    return [split for split in splits if split not in present(dataset)] if dataset in CATALOG else []
+
+
 def state(dataset: str) -> str:
     """Whether the data of a task is here, in one line; if it is not, the command that gets it."""
     if dataset not in CATALOG:

@@ -5,18 +5,21 @@ Beside it only `instructions` imports `lm_eval`; both do once a task is loaded (
 
 import contextlib
 import io
+import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from suite.errors import UserError, first_line
 from tasks import data
 
+T = TypeVar("T")
 HOME = Path(__file__).parent
 
 FEW = 8
@@ -28,11 +31,15 @@ Chat = Callable[[list[dict[str, str]]], str]
 
 @dataclass(frozen=True)
 class Request:
-    """One prompt to answer: `prompt` has the chat template applied, `until` are the stop strings."""
+    """One prompt to answer: `prompt` has the chat template applied, `until` are the stop strings.
+
+    `question`: the hash of what was asked, before any chat template.
+    """
 
     doc_id: int
     prompt: str
     until: tuple[str, ...]
+    question: str = ""
 
 
 def names() -> list[str]:
@@ -49,20 +56,30 @@ def shipped() -> list[str]:
 class Facts:
     """What a `task.yaml` says, without the seconds that importing lm-eval takes.
 
-    `version` names the data too, as `Task.version` does; `dataset` is where that comes from, see `tasks/data.py`.
+    `version` names the data too, as `Task.version` does; `dataset` is where that comes from and `splits` what is needed
+    of it, see `tasks/data.py`. `max_new_tokens`: the room for an answer [tokens].
     """
 
     about: str
     version: str
     dataset: str
+    splits: tuple[str, ...]
     executes_code: bool
+    max_new_tokens: int
 
 
 def facts(name: str) -> Facts:
     config = yaml.load(_file(name).read_text(encoding="utf-8"), Loader=_Untagged)
     metadata, kwargs = config["metadata"], config.get("dataset_kwargs") or {}
     version = f"{metadata['version']}{data.mark(**kwargs)}"
-    return Facts(metadata.get("about", ""), version, kwargs.get("dataset", ""), bool(config.get("unsafe_code")))
+    return Facts(
+        about=metadata.get("about", ""),
+        version=version,
+        dataset=kwargs.get("dataset", ""),
+        splits=tuple(kwargs.get("splits", ("test",))),
+        executes_code=bool(config.get("unsafe_code")),
+        max_new_tokens=config["generation_kwargs"]["max_gen_toks"],
+    )
 
 
 def load(name: str) -> "Task":
@@ -83,11 +100,6 @@ def load(name: str) -> "Task":
         # By its path, since a file that cannot be read is an error there and merely missing in the index.
         (task,) = manager.load(str(_file(name)))["tasks"].values()
     return Task(name, task)
-
-
-def cut(text: str, until: Sequence[str]) -> str:
-    """`text` up to the earliest stop string; leading whitespace stays, for code begins with it."""
-    return text[: min((at for stop in until if stop and (at := text.find(stop)) >= 0), default=len(text))]
 
 
 class _Untagged(yaml.SafeLoader):  # type: ignore[misc]
@@ -122,13 +134,17 @@ class Task:
         """The first `limit` prompts of the test split; `chat` renders messages, answer opened."""
 
         def template(messages: list[dict[str, str]], add_generation_prompt: bool) -> str:
-            return chat(messages)
+            return json.dumps(messages)
 
         with _quiet():
             self._task.build_all_requests(
                 limit=limit, apply_chat_template=True, fewshot_as_multiturn=True, chat_template=template
             )
-        return [Request(one.doc_id, one.args[0], tuple(one.args[1]["until"])) for one in self._task.instances]
+        until = tuple(self._task.config.generation_kwargs["until"])
+        return [
+            Request(one.doc_id, chat(json.loads(one.args[0])), until, data.sha256(one.args[0].encode())[:16])
+            for one in self._task.instances
+        ]
 
     def train_requests(self, chat: Chat, limit: int | None = None) -> list[Request]:
         """The first `limit` prompts of the train split, without examples before them: for training and calibration.
@@ -143,13 +159,24 @@ class Task:
         return [Request(n, prompt, until) for n, prompt in enumerate(prompts)]
 
     def score(self, doc_id: int, text: str) -> dict[str, float]:
-        """Metrics in [0, 1] of an answer that has been `cut`; those of a named filter are `metric,filter`.
+        """Metrics in [0, 1] of an answer that `answers.read`; those of a named filter are `metric,filter`.
 
         Kept for each (doc_id, text), since a lossless drafter gives the text of the baseline.
         """
         if (doc_id, text) not in self._scores:
             self._scores[doc_id, text] = self._score(doc_id, text)
         return dict(self._scores[doc_id, text])
+
+    def score_all(self, answers: Sequence[tuple[int, str]]) -> list[dict[str, float]]:
+        """`score` of each (doc_id, text)."""
+        return self._each(self.score, answers)
+
+    def _each(self, work: Callable[[int, str], T], answers: Sequence[tuple[int, str]]) -> list[T]:
+        """Several at once where they run code, in processes of their own; others may need the main thread."""
+        if not self.executes_code:
+            return [work(*one) for one in answers]
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            return list(pool.map(lambda one: work(*one), answers))
 
     def self_check(self) -> None:
         """Whether right answers score 1 and wrong ones do not, before anything is decoded; once a process and version.
@@ -165,14 +192,16 @@ class Task:
         few = every[:: max(1, len(every) // FEW)][:FEW]
         if self._has_gold:
             asked = few if self.executes_code else every
-            low = [n for n in asked if self._trial(n, self.gold(n)) != 1.0 and not self._excepted(n)]
+            scores = self._each(self._trial, [(n, self.gold(n)) for n in asked])
+            low = [n for n, score in zip(asked, scores, strict=True) if score != 1.0 and not self._excepted(n)]
             self._blame(low, "do not score 1.0 on their gold answers")
             steps = [max(1, len(every) * third // 3) for third in (1, 2)]
-            high = [n for n in few if all(self._trial(n, self.gold((n + s) % len(every))) == 1.0 for s in steps)]
+            wrong = [(n, self.gold((n + step) % len(every))) for n in few for step in steps]
+            scores = self._each(self._trial, wrong)
+            high = [n for k, n in enumerate(few) if scores[2 * k] == scores[2 * k + 1] == 1.0]
             self._blame(high if len(high) > max(2, len(few) // 4) else [], "score 1.0 on the answers of other items")
         else:
-            for n in every:
-                self._trial(n, "Yes.")
+            self._each(self._trial, [(n, "Yes.") for n in every])
             self._blame([n for n in every if self._trial(n, "")], "score more than 0 on an empty answer")
         _CHECKED.add((self.name, self.version))
 

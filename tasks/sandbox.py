@@ -1,21 +1,20 @@
 """Run a model's Python in a process of its own, under limits.
 
-The program gets an isolated interpreter with the standard library only (`-I -S`), an empty
-temporary folder, no environment, no input, and an output that goes nowhere. Memory, processor time,
-file size and the number of processes are limited. On Linux it also gets network and process
-namespaces of its own: no network, and none of its children outlives it. Where the kernel or the
-container refuses those (`confined()` says so), **the network stays open**, and a child that leaves
-the process group is not found again.
+The program gets an isolated interpreter with the standard library only (`-I -S`), an empty folder, no environment, no
+input, and an output that goes nowhere. Memory, processor time, file size and the number of processes are limited. On
+Linux it also gets namespaces of its own: no network, no process but its own, none of which outlives it, and a file
+system with nothing in it but Python and the system's programs, read-only, and its folder, which lies in memory and has
+a largest size. Where the kernel or the container refuses those, `walls()` says so: **the network stays open**, and the
+program can read, write and kill what its user can.
 
-This guards against accidents, not against malice: a program can read, and write outside its folder,
-what its user can, and one that goes looking for the token in its own frames can forge a pass.
+A program cannot harm the machine behind these walls, but one that goes looking for the token in its own frames can
+forge a pass.
 """
 
 import functools
 import math
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,8 @@ from typing import Literal, cast, get_args
 
 Reason = Literal["passed", "failed", "exited", "crashed", "memory", "timeout"]
 
+GRACE = 5.0
+"""Seconds for the sandbox to clear up after a program that took too long."""
 CHILD = Path(__file__).with_name("sandbox_child.py")
 
 
@@ -70,9 +71,8 @@ def run(program: str, *, seconds: float = 5.0, memory_mib: int = 512) -> Verdict
             except subprocess.TimeoutExpired:
                 return Verdict("timeout", f"no end within {seconds:g} s")
             finally:
-                if process.returncode is None:  # not waited for yet, so the group is surely still ours
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.wait()
+                if process.returncode is None:
+                    _end(process)
         if process.returncode > 0:
             raise RuntimeError(f"the sandbox could not start: {trouble.decode(errors='replace').strip()[-300:]}")
         return _read(reading, token)
@@ -81,10 +81,40 @@ def run(program: str, *, seconds: float = 5.0, memory_mib: int = 512) -> Verdict
         os.close(writing)
 
 
+@dataclass(frozen=True)
+class Walls:
+    """What this machine lets the sandbox close: network and processes at once, and files."""
+
+    network: bool
+    files: bool
+
+    @property
+    def told(self) -> str:
+        """In one line for people."""
+        if self.network and self.files:
+            return "no network, no files and no processes but its own"
+        if self.network:
+            return "no network and no processes but its own; its user's FILES STAY OPEN: mounting is refused here"
+        return "limits only; NETWORK, FILES AND PROCESSES of its user STAY OPEN: namespaces are refused here"
+
+
 @functools.cache
-def confined() -> bool:
-    """Whether programs run here without network and with none of their children outliving them."""
-    return run("import os\nassert os.getpid() == 1").passed
+def walls() -> Walls:
+    """Found out by programs that look around."""
+    return Walls(
+        network=run("import os\nassert os.getpid() == 1").passed,
+        files=run("import os\nassert os.getcwd() == '/work'").passed,
+    )
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """It kills its program and waits for it, so that nobody else has to; if it does not, it dies itself."""
+    process.terminate()
+    try:
+        process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _read(reading: int, token: str) -> Verdict:

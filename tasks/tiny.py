@@ -18,7 +18,7 @@ from typing import Any, Literal
 Split = Literal["train", "test"]
 
 SEED = 2026
-ITEMS_PER_SPLIT = {"train": 400, "test": 200}
+ITEMS_PER_SPLIT = {"train": 1000, "test": 200}
 
 
 @dataclass(frozen=True)

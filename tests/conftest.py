@@ -6,6 +6,8 @@ from collections.abc import Generator
 import hypothesis
 import pytest
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests share the cores already
+
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 

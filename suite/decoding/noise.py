@@ -7,6 +7,7 @@ on top of it may differ in the last place between devices.)
 
 import hashlib
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -26,24 +27,29 @@ def step_key(seed: int, block: int, committed: int) -> int:
     return int.from_bytes(digest, "little")
 
 
-def gumbel(key: int, positions: Tensor, tokens: Tensor) -> Tensor:
+def gumbel(key: int | Sequence[int], positions: Tensor, tokens: Tensor) -> Tensor:
     """Standard Gumbel noise, float64.
 
     Args:
-        key: from `step_key`.
+        key: from `step_key`; several give what each of them gives, stacked.
         positions: int64, block positions.
         tokens: int64, token ids; broadcasts with `positions`.
     """
     return -(-uniform(key, positions, tokens).log()).log()
 
 
-def uniform(key: int, positions: Tensor, tokens: Tensor) -> Tensor:
+def uniform(key: int | Sequence[int], positions: Tensor, tokens: Tensor) -> Tensor:
     """The uniforms behind `gumbel`: float64, multiples of 2^-53 strictly between 0 and 1."""
     return ((_shift(_hash(key, positions, tokens), 12)).double() + 0.5) * math.ldexp(1.0, -52)
 
 
-def _hash(key: int, positions: Tensor, tokens: Tensor) -> Tensor:
-    stream = _mix(positions * _signed(_STEP) + _signed(key))
+def _hash(key: int | Sequence[int], positions: Tensor, tokens: Tensor) -> Tensor:
+    if isinstance(key, int):
+        start: int | Tensor = _signed(key)
+    else:
+        start = torch.tensor([_signed(one) for one in key], device=tokens.device)
+        start = start.view(-1, *[1] * max(positions.ndim, tokens.ndim))
+    stream = _mix(positions * _signed(_STEP) + start)
     return _mix(tokens * _signed(_STEP) + stream)
 
 

@@ -77,6 +77,14 @@ class TargetSpec:
         own = {"confidence": self.family.confidence, "commit": self.family.commits[0]}
         return Policy(self.block_size, max_new_tokens, **own | choices)
 
+    def overflow(self, prompt_tokens: int, max_new_tokens: int) -> str:
+        """What is wrong with a prompt that does not fit the context with the blocks of its answer; else nothing."""
+        origin, size = self.origin(prompt_tokens), self.block_size
+        end = origin + -(-(prompt_tokens + max_new_tokens - origin) // size) * size
+        if end <= self.context_limit:
+            return ""
+        return f"{prompt_tokens} tokens and {max_new_tokens} new ones exceed the {self.context_limit} of {self.name}"
+
     def origin(self, prompt_tokens: int) -> int:
         """Where the first block begins: at the start of the sequence, or of the answer."""
         return prompt_tokens if self.family.attention == "full" else 0
@@ -84,6 +92,10 @@ class TargetSpec:
     def first_block(self, prompt_tokens: int) -> int:
         """Index of the block that the first new token is in."""
         return (prompt_tokens - self.origin(prompt_tokens)) // self.block_size
+
+
+def default_dtype(device: str) -> str:
+    return "float32" if device in ("cpu", "replay") else "bfloat16"
 
 
 class Context(Protocol):

@@ -14,7 +14,7 @@ from transformers.core_model_loading import Split, WeightConverter
 
 from suite.decoding.policy import ContextPolicy
 from suite.errors import UserError, first_line
-from suite.targets.base import Family, Target, TargetSpec
+from suite.targets.base import Family, Target, TargetSpec, default_dtype
 from suite.targets.block_causal import BlockCausal
 from suite.targets.catalog import read_config
 from suite.targets.checkpoint import how_to_get, locate, shards
@@ -55,10 +55,6 @@ def load(
     model = _model(spec, folder, config, device, dtype or default_dtype(device))
     adapter = BlockCausal if spec.family.attention == "block-causal" else FullAttention
     return adapter(spec, model, tokenizer, layout, policy)
-
-
-def default_dtype(device: str) -> str:
-    return "float32" if device in ("cpu", "replay") else "bfloat16"
 
 
 def _agree(spec: TargetSpec, folder: Path, config: Mapping[str, Any]) -> None:

@@ -38,6 +38,12 @@ def test_what_is_not_the_counter_does_not_matter() -> None:
     assert torch.equal(gumbel(7, POSITIONS.expand(16, 1000)[::2], TOKENS), whole[::2])
 
 
+def test_several_keys_give_what_each_gives() -> None:
+    assert torch.equal(
+        gumbel([KEY, 7], POSITIONS, TOKENS), torch.stack([gumbel(KEY, POSITIONS, TOKENS), gumbel(7, POSITIONS, TOKENS)])
+    )
+
+
 def test_every_part_of_the_counter_matters() -> None:
     keys = {step_key(*parts) for parts in [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (11, 1, 1), (1, 11, 1)]}
     assert len(keys) == 6

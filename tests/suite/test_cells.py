@@ -34,6 +34,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "layout": st.sampled_from(["batch", "packed"]),
     "dtype": st.sampled_from(["float32", "float64", "bfloat16"]),
     "device": st.sampled_from(["cpu", "cuda"]),
+    "max_new_tokens": st.integers(0, 4096),
 }
 CELLS = st.builds(Cell, **VALUES)
 unhurried = settings(max_examples=40, deadline=None)

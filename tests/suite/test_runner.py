@@ -424,3 +424,55 @@ def test_a_run_does_not_go_on_with_prompts_of_another_version_of_the_task(
     monkeypatch.setattr(tasks.harness, "load", newer)
     assert runner.run_bundle(bundle, store, False, quiet)
     assert len(watched) == 2 * decoded
+
+
+def test_a_prompt_that_does_not_fit_is_marked_and_neither_scored_nor_in_the_way(
+    tmp_path: Path, write_grid: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks.harness, "HOME", tmp_path / "tasks")
+    folder = tmp_path / "tasks" / "long"
+    folder.mkdir(parents=True)
+    scored = "metadata: {version: 1.0, gold: false, metric: size}\n"
+    text = SPEED_TASK.replace("task: speed", "task: long").replace("tasks.scoring.unscored", "score.score")
+    (folder / "task.yaml").write_text(text.replace("metadata: {version: 1.0, gold: false}\n", scored))
+    (folder / "score.py").write_text(
+        'import datasets\ndef load(**_):\n    rows = [{"prompt": "cat " * 600}, {"prompt": "What is 3 + 4?"}]\n'
+        '    return {"test": datasets.Dataset.from_list(rows)}\n'
+        "def score(doc, results):\n    return {'size': float(len(results[0]) > 0)}\n"
+    )
+    file, results = write_grid(tasks='["long"]', drafters='["chain"]'), tmp_path / "results"
+    ran = spotbench("run", file, "--results", results)
+    assert ran.code == 0, ran.err
+    store, cells = store_of(results), grid.read(str(file)).cells()
+    for cell in cells:
+        finished = store.read(cell)
+        unanswered, answered = finished.samples
+        assert (unanswered.finish, unanswered.scores, unanswered.tokens) == ("error", {}, [])
+        assert "16 new ones exceed the 512 of tiny-sdar-b16" in unanswered.error
+        assert (answered.error, answered.scores) == ("", {"size": 1.0})
+        assert (finished.result.summary.errors, finished.result.summary.score) == (1, 1.0)
+    found = spotbench("check", file, "--results", results)
+    assert found.code == 1
+    assert "1 of 2; first: prompt 0" in found.out
+    assert "**2 prompts have no answer**" in (store.root / "report.md").read_text()
+    shown = spotbench("trace", cells[0].id, "0", "--results", results)
+    assert (shown.code, "prompt 0 was not decoded" in shown.err) == (2, True)
+
+
+def test_how_an_answer_ended_is_stored_and_a_stop_string_is_told(
+    tmp_path: Path, write_grid: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = tasks.harness.load
+
+    def stopping(name: str) -> Task:
+        task = load(name)
+        task._task.config.generation_kwargs["until"] = ["####"]
+        return task
+
+    monkeypatch.setattr(tasks.harness, "load", stopping)
+    file, results = write_grid(drafters='["none"]', rows="[1]", prompts="1"), tmp_path / "results"
+    assert spotbench("run", file, "--results", results).code == 0
+    (sample,) = store_of(results).read(grid.read(str(file)).cells()[0]).samples
+    assert sample.finish == "stop"
+    assert "####" not in sample.text
+    assert len(sample.question) == 16

@@ -6,9 +6,11 @@ import os
 import random
 import resource
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from suite import records
 from suite.errors import UserError
 from suite.records import Visit
-from suite.store import Store
+from suite.store import Census, Store
 from tests.suite.tiny_grid import contents, finish, made_bundle, made_cell, made_manifest, made_sample
 
 FILES = ["manifest.json", "result.json", "samples.jsonl", "steps.jsonl"]
@@ -497,3 +499,25 @@ def test_what_another_process_is_just_writing_is_left_to_it_until_all_is_done(st
     assert store.read(cell).samples == samples()
     store.clear(BUNDLE)
     assert sorted(contents(store.root / cell.id)) == FILES
+
+
+def test_one_look_at_a_store(tmp_path: Path) -> None:
+    store, bundle = Store(tmp_path / "a"), made_bundle("chain", "oracle")
+    assert store.census() == Census({}, frozenset(), frozenset())
+    finish(store, bundle.cells[1], [made_sample()])
+    for cell in bundle.cells[:2]:
+        store.fail(cell, ValueError("x"), "")
+    store.append(bundle, Visit(0, {}), "p")
+    (store.root / "partial" / "of.other-code").mkdir()
+    found = store.census()
+    assert list(found.done) == [bundle.cells[1].id], "done is done, whatever failed before"
+    assert abs(found.done[bundle.cells[1].id] - time.time()) < 600
+    assert (found.failed, found.begun) == ({bundle.cells[0].id}, {bundle.id})
+
+
+def test_failures_since_a_time(tmp_path: Path) -> None:
+    store, cell = Store(tmp_path), made_cell()
+    assert not store.failed_since(cell.id, "")
+    store.fail(cell, ValueError("x"), "")
+    year = datetime.now(UTC).year
+    assert [store.failed_since(cell.id, stamp) for stamp in ("", f"{year - 1}", f"{year + 1}")] == [True, True, False]

@@ -59,8 +59,9 @@ def shared(work: Callable[..., object], gpus: tuple[str, ...] = ()) -> tuple[dic
         told[name_of(made[n])] = []
         return lambda what, done, total: told[name_of(made[n])].append(what)
 
-    def died(bundle: Bundle, how: str) -> None:
+    def died(bundle: Bundle, how: str) -> bool:
         deaths[name_of(bundle)] = how
+        return False
 
     workers.run(made, work, 2, begin, died, gpus)
     return told, deaths
@@ -107,7 +108,7 @@ def test_workers_see_one_gpu_each() -> None:
     assert {gpu for said in told.values() for gpu in said} == {"3", "5"}
 
 
-def test_bundles_of_a_dead_worker_are_recorded_as_failed(
+def test_a_cell_that_kills_its_process_is_given_up_and_the_others_are_done(
     tmp_path: Path, write_grid: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "deadly.py").write_text(
@@ -115,7 +116,12 @@ def test_bundles_of_a_dead_worker_are_recorded_as_failed(
         "    def propose(self, view, rows):\n        os._exit(9)\n"
     )
     monkeypatch.chdir(tmp_path)
-    file = write_grid(temperatures="[0.0, 1.0]", drafters='["chain"]')
+    file = write_grid(drafters='["chain"]')
     ran = spotbench("run", file, "--results", tmp_path / "results", "--workers", "2", "--drafter", "deadly.py:Deadly")
     assert ran.code == 1
-    assert "its process ended with exit code 9" in ran.out
+    (failed,) = [line for line in ran.out.splitlines() if line.startswith("failed")]
+    assert "GivenUpError: it killed 3 processes" in failed
+    store = store_of(tmp_path / "results")
+    *others, deadly = grid.read(str(file), ["deadly.py:Deadly"]).cells()
+    assert all(map(store.done, others))
+    assert [failure.message for failure in store.failed(deadly)[:-1]] == ["its process ended with exit code 9"] * 3

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 import suite
 from suite.errors import UserError
-from suite.targets import catalog, checkpoint, load
+from suite.targets import base, catalog, checkpoint, load
 from suite.targets.catalog import CATALOG, FAMILIES, PAPER
 from tests.targets.checkpoints import PUBLISHED, write
 
@@ -120,7 +120,7 @@ def test_shards_are_one_checkpoint(name: str, tmp_path: Path) -> None:
 def test_dtypes_are_float32_on_the_cpu_and_bfloat16_elsewhere(sdar: Path) -> None:
     assert load.load(catalog.recognise(sdar), text=False).dtype == "float32"
     assert load.load(catalog.recognise(sdar), dtype="bfloat16", text=False).dtype == "bfloat16"
-    assert load.default_dtype("cuda") == load.default_dtype("auto") == "bfloat16"
+    assert base.default_dtype("cuda") == base.default_dtype("auto") == "bfloat16"
 
 
 def test_a_target_spread_over_devices_is_the_same(sdar: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from suite.errors import UserError
 from tasks import harness, scoring, tiny
-from tasks.harness import Task, cut, load
+from tasks.harness import Task, load
 
 NAMES = ["tiny-code", "tiny-gsm", "tiny-ifeval", "tiny-math"]
 REAL = ["gsm8k", "gsm8k-5shot", "humaneval", "ifeval", "math500", "mbpp", "mbpp-sanitized", "specbench"]
@@ -33,8 +33,8 @@ def chat(messages: list[dict[str, str]]) -> str:
 @every_task
 def test_gold_answers_score_one(task: Task) -> None:
     items = range(len(task.requests(chat)))
-    wrong = [n for n in items if set(task.score(n, task.gold(n)).values()) != {1.0}]
-    assert (len(items), wrong) == (200, [])
+    scores = task.score_all([(n, task.gold(n)) for n in items])
+    assert (len(items), {value for one in scores for value in one.values()}) == (200, {1.0})
 
 
 @every_task
@@ -46,7 +46,7 @@ def test_answers_of_other_items_score_near_zero(task: Task) -> None:
     pairs = [(n, other) for n, other in zip(items, shuffled, strict=True) if n != other]
     if task.executes_code:
         pairs = pairs[:50]
-    scores = [task.score(n, task.gold(other))[task.metric] for n, other in pairs]
+    scores = [one[task.metric] for one in task.score_all([(n, task.gold(other)) for n, other in pairs])]
     assert sum(scores) / len(scores) <= 0.2
 
 
@@ -123,21 +123,6 @@ def test_one_text_is_scored_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(runs) == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "until", "kept"),
-    [
-        ("    x\n\nB", ["\n\n"], "    x"),
-        ("a B c D", ["D", "B"], "a "),
-        ("a", ["B"], "a"),
-        ("a", [], "a"),
-        ("a", [""], "a"),
-        ("Ba", ["B"], ""),
-    ],
-)
-def test_cut_at_the_earliest_stop(text: str, until: list[str], kept: str) -> None:
-    assert cut(text, until) == kept
-
-
 TASK_YAML = """
 task: other
 custom_dataset: !function score.load
@@ -175,6 +160,25 @@ def test_named_filters_keep_their_scores_apart(tmp_path: Path, monkeypatch: pyte
     task = load("other")
     assert task.score(0, "  abc") == {"size,one": 5.0, "size,two": 3.0}
     assert (task.metric, task.version) == ("size,two", "2")
+
+
+def test_what_a_task_asks_is_what_its_file_says_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is remembered of an earlier text, neither here nor by lm-eval."""
+    monkeypatch.setattr(harness, "HOME", tmp_path)
+    write_task(tmp_path, TASK_YAML)
+    (before,) = load("other").requests(chat)
+    file = tmp_path / "other" / "task.yaml"
+    file.write_text(TASK_YAML.replace("doc_to_text: prompt", 'doc_to_text: "{{prompt}}?"'))
+    (after,) = load("other").requests(chat)
+    assert (before.prompt, after.prompt) == ("<user>p</><assistant>", "<user>p?</><assistant>")
+    assert before.question != after.question
+
+
+def test_a_question_does_not_depend_on_the_chat_template() -> None:
+    task = load("tiny-gsm")
+    one, other = (task.requests(template, 3) for template in (chat, lambda messages: "another"))
+    assert [a.question for a in one] == [b.question for b in other]
+    assert len({a.question for a in one}) == 3
 
 
 def test_a_prefix_of_the_answer_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

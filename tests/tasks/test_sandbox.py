@@ -1,5 +1,6 @@
 """What a program may not do to its judge, nor to the machine."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -7,14 +8,18 @@ import subprocess
 import sys
 import time
 import tracemalloc
+import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tasks import sandbox
-from tasks.sandbox import run
+from tasks.sandbox import Verdict, Walls, run
 
-needs_namespaces = pytest.mark.skipif(not sandbox.confined(), reason="no user, process or network namespace here")
+needs_namespaces = pytest.mark.skipif(not sandbox.walls().network, reason="no user, process or network namespace here")
+needs_proc = pytest.mark.skipif(not Path("/proc/self/comm").exists(), reason="no /proc")
+needs_own_files = pytest.mark.skipif(not sandbox.walls().files, reason="no mounts in a namespace here")
 
 
 @pytest.mark.parametrize(
@@ -100,16 +105,59 @@ os._exit(0)"""
     assert run(forge).reason == "crashed"
 
 
-def test_files_land_in_an_empty_folder_that_is_gone_afterwards(tmp_path: Path) -> None:
-    note = tmp_path / "note"
-    verdict = run(
-        "import os\nassert os.listdir() == []\nopen('left', 'w').write('x')\nassert os.listdir() == ['left']\n"
-        f"open({str(note)!r}, 'w').write(os.getcwd())"
+def test_the_folder_is_empty_and_can_be_written_to() -> None:
+    look = (
+        "import os, tempfile\nassert os.listdir() == []\nopen('left', 'w').write('x')\nassert os.listdir() == ['left']"
     )
-    assert verdict.passed, verdict
-    folder = Path(note.read_text())
-    assert folder != Path.cwd()
-    assert not folder.exists()
+    for _ in range(2):
+        assert run(look).passed
+    assert run("import tempfile\ntempfile.TemporaryFile().write(b'x')\nopen('/dev/null', 'w').write('x')").passed
+
+
+def test_nothing_of_a_program_is_left_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert run("open('left', 'w').write('x')").passed
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_own_files
+def test_a_folder_has_a_largest_size() -> None:
+    fill = "for n in range(10_000): open(str(n), 'wb').write(bytes(1 << 19))"
+    assert "No space left" in run(fill, seconds=30).detail
+
+
+@needs_own_files
+def test_nothing_outside_can_be_read_or_written(tmp_path: Path) -> None:
+    secret = tmp_path / "key"
+    secret.write_text("secret")
+    secret.chmod(0o666)
+    for path in (secret, "/etc/passwd", Path.home() / ".bashrc", f"/proc/{os.getpid()}/environ"):
+        for do in ("open({!r}).read()", "import os\nos.remove({!r})", "import os\nos.chmod({!r}, 0)"):
+            assert run(do.format(str(path))).detail.startswith("FileNotFoundError"), (do, path)
+    run(f"import os\nos.makedirs({str(tmp_path)!r})\nopen({str(secret)!r}, 'w').write('x')")
+    assert secret.read_text() == "secret"
+
+
+@needs_own_files
+def test_a_python_that_is_reached_by_a_link_is_there_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "python").symlink_to(sys.base_prefix)
+    executable = tmp_path / "python" / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    monkeypatch.setattr(sys, "executable", str(executable))
+    look = f"import json, os, sys\nassert sys.base_prefix == {str(tmp_path / 'python')!r}, sys.base_prefix"
+    assert run(look + "\nassert os.getcwd() == '/work'") == Verdict("passed")
+
+
+@needs_own_files
+@pytest.mark.parametrize("where", ["/usr", sys.base_prefix, os.path.dirname(os.__file__)])
+def test_python_itself_cannot_be_changed_nor_its_walls_taken_down(where: str) -> None:
+    assert "Read-only" in run(f"open({where + '/x'!r}, 'w')").detail
+    writable = f"""import ctypes
+libc = ctypes.CDLL(None)
+libc.unshare(0x10020000)
+results = libc.mount(b'none', {where.encode()!r}, b'', 32 | 4096, b''), libc.umount2({where.encode()!r}, 2)
+assert results == (-1, -1), results
+open({where + "/x"!r}, 'w')"""
+    assert "Read-only" in run(writable).detail
 
 
 def test_a_file_has_a_largest_size() -> None:
@@ -123,63 +171,89 @@ def test_the_environment_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(look).passed
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="no /proc")
-def test_nor_does_the_kernel_know_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("API_KEY", "secret")
-    assert run("assert open('/proc/self/environ').read() == ''").passed
+NAME = "import ctypes\nctypes.CDLL(None).prctl(15, b'{}', 0, 0, 0)\n"
+CHILD = """import os, time
+told, tell = os.pipe()
+if os.fork() == 0:
+    {}
+    os.write(tell, b'here')
+    time.sleep(60)
+os.read(told, 4)
+"""
 
 
-def heartbeat(file: Path, before: str = "") -> str:
-    """A program whose forked child writes to `file` for ever, and that goes on once the child has begun."""
-    return (
-        f"import os, time\nfile = {str(file)!r}\nif os.fork() == 0:\n    {before or 'pass'}\n    while True:\n"
-        "        open(file, 'a').write('x')\n        time.sleep(0.02)\n"
-        "while not os.path.exists(file): time.sleep(0.01)\n"
-    )
+def alive(name: str) -> int:
+    """How many processes of this machine have named themselves so."""
+    found = 0
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):  # ended meanwhile
+            found += path.read_text().strip() == name
+    return found
 
 
-def beats(file: Path) -> bool:
-    """Whether `file` still grows."""
-    size = file.stat().st_size
-    time.sleep(0.4)
-    return file.stat().st_size > size
-
-
+@needs_proc
 @pytest.mark.parametrize(
     ("rest", "reason"), [("", "passed"), ("os._exit(0)", "exited"), ("while True: time.sleep(1)", "timeout")]
 )
-def test_a_child_does_not_outlive_its_program(tmp_path: Path, rest: str, reason: str) -> None:
-    assert run(heartbeat(tmp_path / "beat") + rest, seconds=1.5 if reason == "timeout" else 10).reason == reason
-    assert not beats(tmp_path / "beat")
+@pytest.mark.parametrize("leave", ["pass", pytest.param("os.setsid()", marks=needs_namespaces)])
+def test_a_child_does_not_outlive_its_program(leave: str, rest: str, reason: str) -> None:
+    """Whether or not it has left the group."""
+    name = uuid.uuid4().hex[:12]
+    program = NAME.format(name) + CHILD.format(leave) + rest
+    assert run(program, seconds=1.5 if reason == "timeout" else 10).reason == reason
+    assert alive(name) == 0
 
 
-@needs_namespaces
-@pytest.mark.parametrize(("rest", "reason"), [("", "passed"), ("while True: time.sleep(1)", "timeout")])
-def test_nor_does_a_child_that_left_the_group(tmp_path: Path, rest: str, reason: str) -> None:
-    assert (
-        run(heartbeat(tmp_path / "beat", "os.setsid()") + rest, seconds=1.5 if reason == "timeout" else 10).reason
-        == reason
-    )
-    assert not beats(tmp_path / "beat")
+@needs_proc
+def test_children_that_nobody_waited_for_are_gone() -> None:
+    name = uuid.uuid4().hex[:12]
+    zombies = "import os\nfor _ in range(20):\n    if os.fork() == 0: os._exit(0)\n"
+    assert run(NAME.format(name) + zombies).passed
+    assert alive(name) == 0
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs a signal on the parent's death")
-def test_a_program_dies_with_a_killed_benchmark(tmp_path: Path) -> None:
-    file = tmp_path / "beat"
-    program = f"import time\nwhile True:\n    open({str(file)!r}, 'a').write('x')\n    time.sleep(0.02)"
+@needs_proc
+def test_a_program_dies_with_a_killed_benchmark() -> None:
+    name = uuid.uuid4().hex[:12]
+    program = NAME.format(name) + "import time\ntime.sleep(60)"
     judge = subprocess.Popen(
         [sys.executable, "-c", f"from tasks import sandbox\nsandbox.run({program!r}, seconds=60)"],
         env={**os.environ, "PYTHONPATH": str(Path(sandbox.__file__).parent.parent)},
     )
-    deadline = time.monotonic() + 10
-    while not file.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    assert beats(file)
+    _wait_until(lambda: alive(name) > 0)
     judge.send_signal(signal.SIGKILL)
     judge.wait()
-    time.sleep(0.1)
-    assert not beats(file)
+    _wait_until(lambda: alive(name) == 0)
+
+
+def _wait_until(come: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not come():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@needs_namespaces
+@pytest.mark.parametrize(
+    ("kill", "reason"),
+    [
+        ("os.kill(os.getppid(), 9)", "passed"),
+        ("os.killpg(0, 9)", "passed"),
+        ("os.kill(-1, 9)", "failed"),
+        ("while True: os.kill(os.getppid(), 9)", "timeout"),
+    ],
+)
+def test_the_judge_cannot_be_killed(kill: str, reason: str) -> None:
+    """The program sees no parent (0 is its own group), and as the first of its processes survives its own signals."""
+    assert run(f"import os\n{kill}", seconds=1.5 if reason == "timeout" else 10).reason == reason
+    assert run(f"import os\nos.kill({os.getpid()}, 9)").detail.startswith("ProcessLookupError")
+
+
+@pytest.mark.parametrize("patched", ["sys.exit", "os._exit", "os.fork", "os.kill", "os.waitpid", "os.dup2"])
+def test_patched_functions_are_the_programs_own_trouble(patched: str) -> None:
+    patch = f"import os, sys\n{patched} = lambda *_: None\n"
+    assert run(patch).passed
+    assert run(f"{patch}assert False").reason == "failed"
 
 
 @needs_namespaces
@@ -194,6 +268,16 @@ def test_the_number_of_processes_is_limited() -> None:
 
 
 @needs_namespaces
+@needs_proc
+def test_a_fork_bomb_ends_with_its_time() -> None:
+    """Its processes may fork no more than the limit, and none is left."""
+    name = uuid.uuid4().hex[:12]
+    bomb = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
+    assert run(NAME.format(name) + bomb, seconds=1.5).reason == "timeout"
+    assert alive(name) == 0
+
+
+@needs_namespaces
 def test_there_is_no_network() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -204,10 +288,37 @@ def test_there_is_no_network() -> None:
     assert "unreachable" in verdict.detail
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")
-def test_confined_says_what_the_kernel_grants() -> None:
+@needs_proc
+def test_the_walls_are_told_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     ask = "import ctypes, sys\nsys.exit(ctypes.CDLL(None).unshare(0x70000000) != 0)"
-    assert sandbox.confined() == (subprocess.run([sys.executable, "-c", ask], check=False).returncode == 0)
+    assert sandbox.walls().network == (subprocess.run([sys.executable, "-c", ask], check=False).returncode == 0)
+    assert [Walls(*up).told for up in ((True, True), (True, False), (False, False))] == [
+        "no network, no files and no processes but its own",
+        "no network and no processes but its own; its user's FILES STAY OPEN: mounting is refused here",
+        "limits only; NETWORK, FILES AND PROCESSES of its user STAY OPEN: namespaces are refused here",
+    ]
+
+
+REFUSED = """
+import ctypes
+from tasks import sandbox
+assert ctypes.CDLL(None).unshare(0x10000000) == 0
+for name, text in (("setgroups", "deny"), ("uid_map", "0 {uid} 1"), ("gid_map", "0 {gid} 1")):
+    open("/proc/self/" + name, "w").write(text)
+open("/proc/sys/user/max_user_namespaces", "w").write("0")
+assert sandbox.walls() == sandbox.Walls(False, False)
+assert sandbox.run("open('x', 'w').write('x')").passed
+assert sandbox.run("while True: pass", seconds=0.5).reason == "timeout"
+"""
+
+
+@needs_namespaces
+def test_programs_are_judged_where_the_kernel_refuses_namespaces() -> None:
+    subprocess.run(
+        [sys.executable, "-c", REFUSED.format(uid=os.geteuid(), gid=os.getegid())],
+        env={**os.environ, "PYTHONPATH": str(Path(sandbox.__file__).parent.parent)},
+        check=True,
+    )
 
 
 def test_a_broken_sandbox_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """How answers are read: numbers, boxes, fences and constraints."""
 
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks import scoring
+from tasks import maths, scoring
 
 
 # The first rows are answers on which the usual regular expressions go wrong, for a gold of 18.
@@ -86,6 +87,13 @@ def test_any_boxed_integer_is_read_back(number: int, form: str) -> None:
 )
 def test_a_box_holds_one_number_and_nothing_else(text: str, number: int | None) -> None:
     assert scoring.boxed_number(text) == number
+
+
+def test_mathematics_is_not_compared_where_its_timer_cannot_work() -> None:
+    """Off the main thread math-verify calls every answer wrong, and says nothing."""
+    with ThreadPoolExecutor(1) as pool, pytest.raises(RuntimeError, match="main thread only"):
+        pool.submit(maths.equal, "1/2", "0.5").result()
+    assert maths.equal("1/2", "0.5")
 
 
 def test_gsm_tells_the_marked_from_any_last_number() -> None:

@@ -21,6 +21,7 @@ from suite.decoding.noise import request_seed
 from suite.measure.stale import StaleWatch
 from suite.targets import catalog, load
 from suite.targets.base import Target, TargetSpec
+from tasks import answers
 
 TASKS = ("tiny-gsm", "tiny-math", "tiny-code", "tiny-ifeval")
 
@@ -63,14 +64,14 @@ def measure(target: Target, prompts: int | None) -> Measured:
         scores: list[list[float]] = [[], []]
         for request in task.requests(target.chat, prompts):
             ids, seed = target.encode(request.prompt), request_seed(0, request.prompt)
-            answers = []
+            decoded = []
             cold = StaleWatch(plain, seed)
             for policy, score, watch in zip(policies, scores, (cold, None), strict=True):
                 tokens = decode(target, ids, policy, drafters.make("none"), seed=seed, watch=watch).tokens
-                text = tasks.harness.cut(target.decode(tokens), request.until)
+                text = answers.read(target, request.prompt, tokens, request.until).text
                 score.append(task.score(request.doc_id, text)[task.metric])
-                answers.append(tokens)
-            changed.append(answers[0] != answers[1])
+                decoded.append(tokens)
+            changed.append(decoded[0] != decoded[1])
             seen.append(cold.counts)
         accuracy[name] = (_mean(scores[0]), _mean(scores[1]))
         print(name, accuracy[name], flush=True)
