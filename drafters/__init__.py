@@ -1,7 +1,7 @@
 """Drafters: guesses of the states a target reaches next."""
 
 from drafters import best_first, bounds, chain, spiffy, spot, spot_sets
-from drafters.base import Choice, Drafter, DraftError, DraftView, register
+from drafters.base import Choice, Drafter, DrafterCard, DraftError, DraftView, register
 from drafters.registry import about, file_of, known, make, names, new, plugins, uncoupled
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "DraftError",
     "DraftView",
     "Drafter",
+    "DrafterCard",
     "about",
     "best_first",
     "bounds",

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -123,6 +123,25 @@ def spread(log_probs: Tensor, token_ids: Tensor, state: State, block: int, polic
     return DraftView(state, block, policy, values, ids, seed)
 
 
+Kind = Literal["training-free", "calibrated", "learned", "bound"]
+
+
+@dataclass(frozen=True)
+class DrafterCard:
+    """What a drafter was made from, as a leaderboard shows it.
+
+    `home`: the target that it was trained on or calibrated for, `tasks` and `split`: on what; all empty where nothing
+    was learned. `data`: a hash of the weights and counts that it reads. `kind = "bound"`: a reference, never ranked.
+    """
+
+    kind: Kind = "training-free"
+    parameters: int = 0
+    home: str = ""
+    tasks: tuple[str, ...] = ()
+    split: str = ""
+    data: str = ""
+
+
 class Drafter(ABC):
     """Guesses states that the target will reach; a wrong guess costs a row, never an output."""
 
@@ -141,6 +160,10 @@ class Drafter(ABC):
 
     def start(self, future: Sequence[Visit]) -> None:  # noqa: B027 - most drafters carry nothing between prompts
         """Called before each prompt. `future`, the baseline's visits, is empty unless the drafter needs it."""
+
+    def card(self) -> DrafterCard:
+        """What it was made from; asked for after `attach`. Nothing learned, unless a drafter says so."""
+        return DrafterCard()
 
     @abstractmethod
     def propose(self, view: DraftView, rows: int) -> list[State]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from drafters.base import Drafter, DraftView, register
+from drafters.base import Drafter, DrafterCard, DraftView, register
 from suite.decoding.state import MASK, State, Visit, fill
 
 
@@ -11,6 +11,9 @@ class NoDrafts(Drafter):
     """The baseline: one row a pass."""
 
     name = "none"
+
+    def card(self) -> DrafterCard:
+        return DrafterCard("bound")
 
     def propose(self, view: DraftView, rows: int) -> list[State]:
         return []
@@ -23,6 +26,9 @@ class Perfect(Drafter):
     name = "perfect"
     needs_future = True
     nested = True
+
+    def card(self) -> DrafterCard:
+        return DrafterCard("bound")
 
     def start(self, future: Sequence[Visit]) -> None:
         self._future = list(future)

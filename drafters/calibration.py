@@ -3,6 +3,7 @@
 Both lists of a calibration are chosen greedily, so that the first D formulas are the graph of D states for every D.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -12,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from drafters.base import DrafterCard
 from drafters.formulas import POSITION_RANKS, TOKEN_RANKS, Formula, Pair, named, pairs
 from suite.decoding.policy import Policy
 from suite.errors import UserError, first_line
@@ -57,6 +59,18 @@ class Calibration:
     scale: float = 1.0
     bias: float = 0.0
     version: int = VERSION
+
+    @property
+    def card(self) -> DrafterCard:
+        """Of a drafter that has nothing but this."""
+        content = json.dumps(asdict(self), sort_keys=True).encode()
+        return DrafterCard(
+            "calibrated",
+            home=self.target,
+            tasks=self.tasks,
+            split=self.split,
+            data=hashlib.sha256(content).hexdigest()[:16],
+        )
 
 
 def calibrate(traces: "Iterable[tuple[Header, PromptTrace]]") -> Calibration:

@@ -3,7 +3,7 @@
 import random
 from abc import abstractmethod
 
-from drafters.base import Choice, Drafter, DraftView, register
+from drafters.base import Choice, Drafter, DrafterCard, DraftView, register
 from suite.decoding.state import State, fill, masked
 
 
@@ -62,6 +62,9 @@ class Random(Nested):
     """A random order: the lower bound, and a test double. The same view gives the same draft."""
 
     name = "random"
+
+    def card(self) -> DrafterCard:
+        return DrafterCard("bound")
 
     def pick(self, view: DraftView, choice: Choice, open_: list[int]) -> list[int]:
         return [random.Random(f"{view.seed}/{view.block}/{open_}").choice(open_)]

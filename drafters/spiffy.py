@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 
 from drafters import calibration
-from drafters.base import Drafter, DraftView, register
+from drafters.base import Drafter, DrafterCard, DraftView, register
+from drafters.calibration import Calibration
 from drafters.formulas import Draft, Formula, drafts
 from suite.decoding.policy import Policy
 from suite.decoding.state import MASK, State
@@ -25,11 +26,16 @@ class Spiffy(Drafter):
     def __init__(self, coupled: bool = True) -> None:
         self.coupled = coupled
         self.formulas: Sequence[Formula] = ()
+        self.calibration: Calibration | None = None
         if not coupled:
             self.name += "-uncoupled"
 
     def attach(self, target: str, policy: Policy) -> None:
-        self.formulas = calibration.find(target, policy).accumulated
+        self.calibration = calibration.find(target, policy)
+        self.formulas = self.calibration.accumulated
+
+    def card(self) -> DrafterCard:
+        return self.calibration.card if self.calibration else DrafterCard("calibrated")
 
     def propose(self, view: DraftView, rows: int) -> list[State]:
         return [draft.state for draft in drafts(self.formulas[:rows], view, coupled=self.coupled)]
@@ -41,7 +47,8 @@ class SpiffyCoverage(Spiffy):
     name = "spiffy-coverage"
 
     def attach(self, target: str, policy: Policy) -> None:
-        self.formulas = calibration.find(target, policy).covering
+        self.calibration = calibration.find(target, policy)
+        self.formulas = self.calibration.covering
 
 
 class SpiffyPruned(Spiffy):

@@ -4,6 +4,7 @@ It reads the target's output distributions only, so one network serves every tar
 (its features, its search), what is here is this project's: see `features`.
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from drafters.base import STALE_TOKENS, Choice, Drafter, DraftView, register
+from drafters.base import STALE_TOKENS, Choice, Drafter, DrafterCard, DraftView, register
 from drafters.search import best_first
 from suite.decoding.state import MASK, State, fill, masked
 from suite.errors import UserError, first_line
@@ -183,6 +184,18 @@ class Spot(Drafter):
     def propose(self, view: DraftView, rows: int) -> list[State]:
         reader = Reader(view, self.coupled)
         return best_first(view.state, rows, lambda states: self._children(reader, states), TOGETHER)
+
+    def card(self) -> DrafterCard:
+        """Raises UserError when the weights do not come with what they were trained on."""
+        parameters = sum(weight.numel() for weight in self.network.parameters())
+        try:
+            source = json.loads((self.weights / "training.json").read_text(encoding="utf-8"))["source"]
+            home, tasks = ", ".join(source["targets"]), tuple(source["tasks"])
+            weights = (self.weights / "model.safetensors").read_bytes()
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{self.weights}: does not say what it was trained on ({first_line(error)})") from error
+        # training reads traces of the train split, and refuses others
+        return DrafterCard("learned", parameters, home, tasks, "train", hashlib.sha256(weights).hexdigest()[:16])
 
     @torch.inference_mode()
     def _children(self, reader: Reader, states: Sequence[State]) -> list[list[tuple[State, float]]]:

@@ -3,13 +3,15 @@
 import heapq
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from drafters import calibration
-from drafters.base import Choice, register
+from drafters.base import Choice, DrafterCard, register
+from drafters.calibration import Calibration
 from drafters.spot import OPEN_AT, SHIPPED, Spot, SpotNetwork, network_of
 from suite.decoding.policy import Policy
 from suite.decoding.state import State, fill
@@ -37,10 +39,15 @@ class SpotSets(Spot):
     ) -> None:
         super().__init__(coupled, network)
         self.scale, self.bias = scale, bias
+        self.calibration: Calibration | None = None
 
     def attach(self, target: str, policy: Policy) -> None:
-        found = calibration.find(target, policy)
-        self.scale, self.bias = found.scale, found.bias
+        self.calibration = calibration.find(target, policy)
+        self.scale, self.bias = self.calibration.scale, self.calibration.bias
+
+    def card(self) -> DrafterCard:
+        card = super().card()
+        return replace(card, data=f"{card.data}+{self.calibration.card.data}") if self.calibration else card
 
     def steps(self, state: State, open_: list[int], scores: Tensor, choice: Choice) -> list[tuple[State, float]]:
         logits = (self.scale * scores[:, 0] + self.bias).tolist()

@@ -19,6 +19,7 @@ from rich.table import Table
 from suite.errors import UserError
 
 if TYPE_CHECKING:
+    from reports.entry import Entry
     from suite import runner
     from suite.cells import Bundle, Cell
     from suite.grid import Grid
@@ -32,6 +33,12 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="The tasks' data sets: what is here, and how to get the rest.", add_completion=False)
 app.add_typer(data_app, name="data")
+board_app = typer.Typer(
+    help="Who needs the fewest passes: a page, and the entries it is made from.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+app.add_typer(board_app, name="leaderboard")
 show = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120, highlight=False)
 aside = Console(stderr=True, highlight=False)
 GridName = Annotated[str, typer.Argument(metavar="GRID", help="A shipped grid's name, or the path of a TOML file.")]
@@ -51,7 +58,8 @@ On = Annotated[
     typer.Option("--on", metavar="NAME", help="Whose results: a cluster's name, or a machine's as its folder has it."),
 ]
 Workers = Annotated[int, typer.Option(min=1, help="Processes that share the bundles; on GPUs, one for each.")]
-HERE, RECORDED = Path("results"), Path("traces")
+Entries = Annotated[Path, typer.Option("--entries", help="Folder of your own entries.", file_okay=False)]
+HERE, RECORDED, OWN = Path("results"), Path("traces"), Path("entries")
 
 
 @app.command("list")
@@ -528,6 +536,118 @@ def lm_eval_(context: typer.Context) -> None:
 
 
 @app.command()
+def compare(
+    drafter: Annotated[
+        str,
+        typer.Option(metavar="NAME|FILE:CLASS", help="A drafter, or a class in a file of yours.", show_default=False),
+    ],
+    target: Annotated[str, typer.Option(help="A target of the catalogue.")] = "tiny-sdar-b16",
+    task: Annotated[list[str] | None, typer.Option(help="May be given again. [default: the tiny ones]")] = None,
+    rule: str = "exact",
+    temperature: Annotated[list[float], typer.Option(help="May be given again.")] = [0.0, 1.0],  # noqa: B006
+    rows: Annotated[list[int], typer.Option(help="The budget; may be given again.")] = [9],  # noqa: B006
+    prompts: Annotated[int, typer.Option(min=1, help="Of each task. A leaderboard wants 100.")] = 25,
+    entry: Annotated[Path | None, typer.Option(help="Write what a leaderboard takes to this file.")] = None,
+    results: Results = HERE,
+    traces: Traces = RECORDED,
+) -> None:
+    """Place a drafter among the shipped ones: it drafts on recorded traces, and each is compared prompt by prompt."""
+    with _starting():
+        from reports import compare as comparing
+        from reports import submissions, tables
+        from reports.entry import write
+        from suite import machine, replay
+        from suite.store import Store
+
+        wanted = comparing.plan(drafter, target, task or [], rule, temperature, rows, prompts)
+    mine, store = wanted.drafters[-1], Store(results / machine.name() / wanted.name)
+    work = partial(replay.replay_bundle, store=store, root=traces, allow_code_execution=True)
+    _each(wanted, wanted.bundles(), store, work, 1)
+    for one in comparing.compare(store, wanted, mine):
+        show.print(tables.terminal(one.part.setting.title, one.part.columns, one.part.lines, show.width), "")
+        show.print(tables.terminal(f"{mine} against each", comparing.AGAINST, one.duels, show.width), "")
+    show.print(f"{tables.REPLAYED_NOTE} {comparing.NOTE}", style="dim")
+    _fail_on(store, wanted.cells())
+    if entry:
+        (made,) = submissions.make(
+            store, wanted.cells(), dict(wanted.bundles()[0].files), traces, lambda *_: None, only=mine
+        )
+        show.print(f"entry: {escape(str(write(made, entry)))}", soft_wrap=True)
+
+
+@board_app.command("build")
+def board_build(
+    grid_name: Annotated[
+        list[str] | None, typer.Argument(metavar="[GRID]...", help="Grids whose finished cells join the entries.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The page.", dir_okay=False)] = Path("leaderboard.html"),
+    entries: Entries = OWN,
+    results: Results = HERE,
+    traces: Traces = RECORDED,
+    drafter: Added = None,
+    replayed: Replayed = False,
+) -> None:
+    """Make the page from the shipped entries, your own, and those of grids: one file that needs no network."""
+    from reports import leaderboard
+    from reports.entry import SHIPPED, read_all
+    from suite.files import replace_file, writing
+
+    found = {one.key: one for one in read_all(SHIPPED, entries)}
+    for name in grid_name or []:
+        found |= {one.key: one for one in _entries(name, results, traces, drafter, replayed)}
+    page = leaderboard.render(list(found.values()))
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(out, page.encode())
+    show.print(f"{len(found)} entries; page: {escape(str(out))}", soft_wrap=True)
+
+
+@board_app.command("add")
+def board_add(
+    grid_name: GridName,
+    entries: Entries = OWN,
+    results: Results = HERE,
+    traces: Traces = RECORDED,
+    drafter: Added = None,
+    replayed: Replayed = False,
+) -> None:
+    """Write an entry for each drafter, target and rule of a grid's finished cells, over those that are there."""
+    from reports.entry import holes, write
+
+    made = _entries(grid_name, results, traces, drafter, replayed)
+    for one in made:
+        write(one, entries / one.file)
+        for hole in list(holes(one))[:1]:
+            show.print(
+                f"[yellow]incomplete[/] {escape(one.file)}: {escape(hole)}; it will not be ranked", soft_wrap=True
+            )
+    show.print(f"{len(made)} entries in {escape(str(entries))}", soft_wrap=True)
+
+
+@board_app.command("validate")
+def board_validate(
+    entry: Annotated[list[Path], typer.Argument(metavar="ENTRY...", help="Files of entries.", dir_okay=False)],
+    drafter: Annotated[
+        str, typer.Option(metavar="FILE:CLASS", help="The drafter, where it is a class in a file.")
+    ] = "",
+    traces: Traces = RECORDED,
+) -> None:
+    """Make entries again from traces, recording those that are missing; fail on the first that is not the same."""
+    with _starting():
+        from reports import submissions
+        from reports.entry import read
+
+    for path in entry:
+        one = read(path)
+        with _telling(path.name, 1) as begin:
+            try:
+                submissions.validate(one, traces, drafter, begin(0, 0))
+            except UserError as error:
+                raise UserError(f"{path}: {error}") from error
+        show.print(f"[green]ok[/] {escape(str(path))}: all but its times was measured again", soft_wrap=True)
+
+
+@app.command()
 def doctor() -> None:
     """What this machine can run, and why not."""
     with _starting():
@@ -540,6 +660,18 @@ def doctor() -> None:
         show.print(f"{mark} {finding.what}: {escape(finding.detail)}", soft_wrap=True)
     if faults:
         raise typer.Exit(1)
+
+
+def _entries(grid_name: str, results: Path, traces: Path, drafter: list[str] | None, replayed: bool) -> "list[Entry]":
+    """Of what is finished of a grid."""
+    wanted, store = _open(grid_name, results, drafter, replayed, reading=True)
+    with _starting():
+        from reports import submissions
+    with _telling(wanted.name, 1) as begin:
+        made = submissions.make(store, wanted.cells(), dict(wanted.bundles()[0].files), traces, begin(0, 0))
+    if not made:
+        raise UserError(f"{grid_name}: nothing is finished at {store.root}; run or replay it first")
+    return made
 
 
 def _each(wanted: "Grid", todo: "list[Bundle]", store: "Store", work: Callable[..., bool], workers: int) -> None:

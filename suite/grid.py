@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -181,20 +181,23 @@ def of_baselines(
     target: str, tasks: list[str], temperatures: list[float], rule: str, context: str, prompts: int, allow: bool
 ) -> Grid:
     """A grid of the plain decoder alone. Raises UserError as `read` does."""
+    return of(
+        name="baselines",
+        targets=[target],
+        tasks=tasks,
+        temperatures=temperatures,
+        rules=[rule],
+        drafters=["none"],
+        rows=[1],
+        prompts=prompts,
+        allow_code_execution=allow,
+        **({"contexts": [context]} if context else {}),
+    )
+
+
+def of(**keys: Any) -> Grid:
+    """A grid that is in no file. Raises UserError as `read` does."""
     try:
-        return Grid.model_validate(
-            {
-                "name": "baselines",
-                "targets": [target],
-                "tasks": tasks,
-                "temperatures": temperatures,
-                "rules": [rule],
-                "drafters": ["none"],
-                "rows": [1],
-                "prompts": prompts,
-                "allow_code_execution": allow,
-            }
-            | ({"contexts": [context]} if context else {})
-        )
+        return Grid.model_validate(keys)
     except ValidationError as error:
         raise UserError(settings.explain(error, Grid.model_fields)) from error
