@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import Any, Literal
 
 ID_VERSION = 2
@@ -36,7 +37,7 @@ class Cell:
         for name in ("temperature", "top_p"):  # 1 and 1.0, 0.0 and -0.0 are one number and so one id
             object.__setattr__(self, name, float(getattr(self, name)) + 0.0)
 
-    @property
+    @cached_property
     def id(self) -> str:
         """A readable prefix and a hash of the canonical JSON; the same for a plan and for a stored result.
 

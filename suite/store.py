@@ -67,15 +67,38 @@ class Store:
 
     def read(self, cell: Cell) -> Finished:
         """Raises UserError when a file is damaged, missing, or of a newer schema."""
+        result, content = self._content(cell)
+        manifest = _parse(self.root / cell.id / "manifest.json", content["manifest.json"], dict)
+        samples = [Sample.from_json(json.loads(line)) for line in content["samples.jsonl"].splitlines()]
+        return Finished(Cell.from_json(manifest["cell"]), manifest, samples, result)
+
+    def steps(self, cell: Cell) -> list[Step]:
+        """The passes of the prompts whose steps are kept. Raises UserError as `read` does."""
+        _, content = self._content(cell)
+        return [Step(**json.loads(line)) for line in content["steps.jsonl"].splitlines()]
+
+    def stamp(self, cell: Cell) -> str:
+        """What changes when a file of the cell does; empty while it is not DONE."""
+        folder = str(self.root / cell.id)
+        try:
+            found = [os.stat(f"{folder}/{name}") for name in ("result.json", *CONTENT)]
+        except FileNotFoundError:
+            return ""
+        return "-".join(f"{one.st_mtime_ns:x}.{one.st_size:x}" for one in found)
+
+    def _content(self, cell: Cell) -> tuple[Result, dict[str, bytes]]:
+        """The result of a cell and the files that it vouches for."""
         folder = self.root / cell.id
         result = _load(folder / "result.json", Result.from_json)
         if result.cell_id != cell.id:
             raise UserError(f"{folder}: holds the result of {result.cell_id}; remove the folder and run again")
+        content = {}
         for name in CONTENT:
-            if result.files.get(name, {}).get("sha256") != _sha256(folder / name):
-                raise UserError(f"{folder / name}: damaged or missing; remove the folder {folder.name} and run again")
-        manifest = _load(folder / "manifest.json", dict)
-        return Finished(Cell.from_json(manifest["cell"]), manifest, _samples(folder), result)
+            path = folder / name
+            content[name] = path.read_bytes() if path.exists() else b""
+            if result.files.get(name, {}).get("sha256") != hashlib.sha256(content[name]).hexdigest():
+                raise UserError(f"{path}: damaged or missing; remove the folder {folder.name} and run again")
+        return result, content
 
     def append(self, bundle: Bundle, visit: Visit, process: str) -> None:
         """Add a visit to the partial file of `process`; it is on the disk when this returns."""
@@ -166,10 +189,19 @@ def _empty(folder: Path) -> None:
 
 def _load(path: Path, parse: Callable[[dict[str, Any]], T]) -> T:
     try:
-        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return _parse(path, path.read_bytes(), parse)
+    except OSError as error:
+        raise UserError(
+            f"{path}: not a result file ({type(error).__name__}: {error}); remove its folder and run again"
+        ) from error
+
+
+def _parse(path: Path, content: bytes, parse: Callable[[dict[str, Any]], T]) -> T:
+    try:
+        values: dict[str, Any] = json.loads(content)
         if (schema := int(values["schema"])) <= records.SCHEMA:
             return parse(values)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise UserError(f"{path}: not a result file ({reason}); remove its folder and run again") from error
     raise UserError(f"{path}: written by schema {schema}, this spotbench reads up to {records.SCHEMA}; upgrade it")

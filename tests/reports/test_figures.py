@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reports import figures, frame, tables
-from reports.tables import Part
+from reports import figures, frame, pooled
+from reports.pooled import Part
 from suite.cells import Cell
 from suite.records import Stale
 from suite.store import Store
@@ -27,7 +27,7 @@ def parts(folder: Path, targets: tuple[str, ...] = ("tiny-sdar-b16",)) -> list[P
                 cell = made_cell(drafter, target=target, rows=rows)
                 finish(store, cell, [made_sample(n, baseline_passes=rows + n) for n in range(2)])
                 cells.append(cell)
-    return list(tables.parts(frame.build(store, cells)))
+    return list(pooled.parts(frame.build(store, cells)))
 
 
 def test_a_curve_is_the_tables_column(tmp_path: Path) -> None:

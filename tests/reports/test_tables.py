@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from reports import frame, report, tables
-from reports.tables import Line, Part
+from reports import frame, pooled, report, tables
+from reports.pooled import Line, Part
 from suite.cells import Cell
 from suite.store import Store
 from tests.suite.tiny_grid import divergence, finish, made_cell, made_manifest, made_sample
@@ -22,7 +22,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def parts_of(store: Store, cells: list[Cell]) -> list[Part]:
-    return list(tables.parts(frame.build(store, cells)))
+    return list(pooled.parts(frame.build(store, cells)))
 
 
 def lines_of(store: Store, cells: list[Cell]) -> dict[str, Line]:
@@ -130,7 +130,7 @@ def test_markdown_and_csv_hold_the_same_figures(store: Store) -> None:
         ]
 
 
-TEXT = ("target", "context", "rule", "drafter")
+TEXT = ("target", "context", "rule", "drafter", "without")
 HOSTILE = ["a|b", "a\nb", "| x |\n|---|", "[red]", "[/red]", "`code`", "<b>", "a\\|b", "…", "长" * 5]
 
 
@@ -144,7 +144,7 @@ def test_a_name_cannot_break_a_table(name: str, store: Store) -> None:
     path, (part,) = report.write("tiny", "", store, [base, cell])
     for table in markdown_tables(path.read_text()):
         assert len({cells_in(line) for line in table}) == 1, table
-    assert [len(table) for table in markdown_tables(path.read_text())] == [4, 4, 3]
+    assert [len(table) for table in markdown_tables(path.read_text())] == [4, 3, 3]
     screen = io.StringIO()
     Console(file=screen, width=100).print(tables.terminal(part.setting.title, tables.METHODS, part.lines, 100))
     if "\n" not in name:
@@ -187,7 +187,7 @@ def test_a_look_alike_is_called_one_wherever_it_is_shown(store: Store) -> None:
     finish(store, made_cell("none"), [plain(0, 10)])
     path, (part,) = report.write("tiny", "", store, [made_cell("none")])
     assert "look-alike" in part.setting.title
-    assert part.setting.title in path.read_text()
+    assert part.setting.place in path.read_text()
 
 
 def test_the_report_is_the_same_whenever_it_is_made(store: Store) -> None:
