@@ -88,7 +88,7 @@ def _row(claim: Claim, published: Sequence[Part], tiny: Sequence[Part], command:
 
 def _stale(parts: Sequence[Part]) -> Finding | None:
     shares: dict[str, Interval] = {}
-    for part in parts:
+    for part in _exact(parts):
         seen = part.frame[part.frame["stale_commits"] > 0]
         for task, x in seen.groupby("task", sort=False):
             found = share(x["stale_tokens"].tolist(), x["stale_commits"].tolist())
@@ -97,7 +97,7 @@ def _stale(parts: Sequence[Part]) -> Finding | None:
         return None
     lowest = min(shares, key=lambda name: shares[name].value)
     values = [x.value for x in shares.values()]
-    measured = f"{min(values):.1%} to {max(values):.1%}, by target, task, T and rule"
+    measured = f"{min(values):.1%} to {max(values):.1%}, by target, task and T"
     return Finding(measured, shares[lowest], f"the lowest: {lowest}", min(values) >= 0.9)
 
 
@@ -219,7 +219,10 @@ def _where(part: Part, line: Line) -> str:
 SPOT_EXACT = "cells of spot under exact decoding"
 CLAIMS = [
     Claim(
-        "C1", "the stale token is right at 92-100 % of positions (revised: over 90 %)", _stale, "cells of the baseline"
+        "C1",
+        "the stale token is right at 92-100 % of positions (revised: over 90 %)",
+        _stale,
+        "cells of exact decoding",
     ),
     Claim("C2", "up to 6.8x fewer target passes than exact decoding", _passes, SPOT_EXACT),
     Claim(

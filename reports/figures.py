@@ -202,7 +202,7 @@ def predicted(part: Part) -> dict[tuple[str, int], float]:
     and the drafter's own time is added."""
     taken: dict[tuple[str, int], list[pd.Series]] = {}
     for _, bundle in part.frame.groupby(["task", "seed"], sort=False):
-        for drafter, own in bundle.groupby("drafter", sort=False):
+        for drafter, own in bundle[bundle["drafter"] != "none"].groupby("drafter", sort=False):
             others = bundle[bundle["drafter"] != drafter]
             target_s = others["verify_s"] + others["host_s"]
             a, b = costmodel.fit(others["verify_passes"].tolist(), others["rows_used"].tolist(), target_s.tolist())

@@ -2,7 +2,8 @@
 
     results/<machine>/<grid>/<cell id>/{manifest.json, samples.jsonl, steps.jsonl, result.json, failures/*.json}
     results/<machine>/<grid>/partial/<bundle id>.<code>/<process>.jsonl      while a bundle runs
-    results/<machine>/<grid>/{report.md, report.csv, claims.md, figures/}              made anew from the cells
+    results/<machine>/<grid>/{index.html, report.md, report.csv, claims.md, figures/, paper/, frame.parquet, wandb/}
+                                                                             made anew from the cells
 
 Finished files appear whole or not at all (temporary name, fsync, link: the first writer wins) and are never
 written again. `manifest.json` comes first, so that leftovers tell what they are of; `result.json` comes last

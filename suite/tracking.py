@@ -131,7 +131,7 @@ def _begin(folder: Path, **facts: Any) -> Any:
         project="spotbench",
         resume="allow",
         dir=folder,
-        mode=None if os.environ.get("WANDB_MODE") else "offline",
+        mode=os.environ.get("WANDB_MODE") or "offline",  # type: ignore[arg-type]
         settings=wandb.Settings(
             console="off",
             silent=True,
