@@ -171,9 +171,8 @@ def _sets(parts: Sequence[Part]) -> Finding | None:
     best = budgets[rows]
     where = f"{', '.join(frame['target'].unique())}, {rows} rows, the best of its budgets"
     if len(timed):
-        return Finding(
-            f"{best.value - 1:+.0%} throughput over the threshold decoder alone", best, where, best.value >= 1.59
-        )
+        measured = f"{best.value:.2f}x the throughput of the threshold decoder alone ({best.value - 1:+.0%})"
+        return Finding(measured, best, where, best.value >= 1.59)
     return Finding(
         f"throughput not measured; {best.value:.2f}x fewer passes than threshold decoding alone", best, where
     )

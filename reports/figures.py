@@ -23,6 +23,7 @@ from reports.style import (
     by_drafter,
     curve,
     label_x,
+    layout,
     legend,
     look,
     panels,
@@ -102,7 +103,7 @@ def depth(parts: Sequence[Part], deepest: int = 8) -> Figure | None:
     shown = all_drafters(parts)
     if not shown:
         return None
-    figure = Figure(figsize=(WIDTH, 1.35 * len(parts) + 0.9), layout="constrained")
+    figure = Figure(figsize=(WIDTH, min(1.35, 8 / len(parts)) * len(parts) + 0.9), layout="constrained")
     places = figure.subplots(len(parts), 2, sharex=True, sharey=True, squeeze=False)
     for part, (left, right) in zip(parts, places, strict=True):
         for name, lines in by_drafter(part.lines).items():
@@ -166,12 +167,15 @@ def throughput(parts: Sequence[Part]) -> Figure | None:
     if len(budgets) < 2:
         return None
     shown = all_drafters(parts)
-    columns = len({part.setting.temperature for part in parts})
-    rows = -(-len(parts) // columns)
+    rows, columns = layout(parts)
     figure = Figure(figsize=(WIDTH * min(2, columns), 2.5 * rows + 0.6), layout="constrained")
     places = figure.subplots(2 * rows, columns, sharex=True, squeeze=False, height_ratios=[1.7, 1] * rows)
+    for axes in places.flat:
+        axes.set_visible(False)
     for n, part in enumerate(parts):
         above, below = places[2 * (n // columns)][n % columns], places[2 * (n // columns) + 1][n % columns]
+        above.set_visible(True)
+        below.set_visible(True)
         above.set_title(part.setting.title)
         for name, lines in by_drafter(part.lines).items():
             budget = [line.rows for line in lines]
@@ -228,7 +232,7 @@ def plane(parts: Sequence[Part]) -> Figure | None:
     rules = list(dict.fromkeys(part.setting.rule for part in scored))
     for panel in places:
         at = panel.part.setting
-        panel.axes.set_title(f"{where(panel.part)}, T = {at.temperature:g}")
+        panel.axes.set_title(f"{at.place}, T = {at.temperature:g}")
         for part in scored:
             if (where(part), part.setting.temperature) != (where(panel.part), at.temperature):
                 continue
@@ -242,20 +246,20 @@ def plane(parts: Sequence[Part]) -> Figure | None:
                         color=colour, marker="o", ls="", lw=0.8, capsize=2, label=part.setting.rule,
                     )  # fmt: skip
             for name, lines in by_drafter(part.lines).items():
-                if name in CHAMPIONS:
+                if name == ("spot" if part.setting.rule == "exact" else "spot-sets"):
                     speeds = [line.tokens_per_s if timed else line.tokens_per_pass for line in lines]
                     panel.axes.plot(
                         speeds, [line.accuracy.value for line in lines], color=colour, marker="^", ls="-", lw=0.8,
                         markerfacecolor="white", label=f"{part.setting.rule} + {name}",
                     )  # fmt: skip
         panel.axes.set_xlim(left=0)
+        panel.axes.set_ylim(top=min(1.03, panel.axes.get_ylim()[1]))
     figure.supylabel("accuracy", fontsize=8)
     legend(figure, [panel.axes for panel in places], 3 if figure.get_figwidth() <= WIDTH else 4)
     return figure
 
 
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D46"]
-CHAMPIONS = ("spot", "spot-sets")
 
 
 def _budgets(parts: Sequence[Part]) -> list[int]:

@@ -30,9 +30,11 @@ TIMES = ["prefill_s", "draft_s", "verify_s", "host_s", "decode_s", "baseline_s"]
 FLAGS = ["exact_match", "empty", "repetitive"]
 STALE = [field.name for field in fields(Stale)]
 PLAIN = attrgetter(*COUNTS, *TIMES, *FLAGS, "depths")
-VERSION = hashlib.sha256(b"".join(Path(file).read_bytes() for file in (__file__, records.__file__ or ""))).hexdigest()[
-    :8
+MEASURES = [*COUNTS, *TIMES, *FLAGS, "depths", "new_tokens", "rows_used", "tie", "bug", "score"] + [
+    f"stale_{name}" for name in STALE
 ]
+SOURCES = [Path(str(file)).read_bytes() for file in (__file__, records.__file__)]
+VERSION = hashlib.sha256(b"".join(SOURCES)).hexdigest()[:8]
 """Of what this module and the schemas make of a cell."""
 
 
@@ -77,18 +79,12 @@ def _read(store: Store, cells: Sequence[Cell], stamps: dict[Cell, str]) -> pd.Da
         values = [getattr(one.cell, name) for name in CELL]
         of_cells.append((len(one.samples), *values, *of_run, settings.get("replayed", False), stamps[cell]))
         of_samples += _measures(one)
-    counts, *columns = zip(*of_cells, strict=True)
-    names = [*CELL, "cell_id", "machine", "code", "weights", "tiny", "replayed", "stamp"]
-    repeated = {name: np.repeat(np.array(column), counts) for name, column in zip(names, columns, strict=True)}
-    measured = dict(zip(MEASURES, zip(*of_samples, strict=True), strict=True))
-    frame = pd.DataFrame({**repeated, **{name: list(values) for name, values in measured.items()}})
+    names = ["prompts_read", *CELL, "cell_id", "machine", "code", "weights", "tiny", "replayed", "stamp"]
+    runs = pd.DataFrame(of_cells, columns=names)
+    repeated = runs.loc[np.repeat(runs.index, runs["prompts_read"]), names[1:]].reset_index(drop=True)
+    frame = pd.concat([repeated, pd.DataFrame(of_samples, columns=MEASURES)], axis=1)
     frame.loc[frame["replayed"], [name for name in TIMES if name != "draft_s"]] = math.nan
     return frame
-
-
-MEASURES = [*COUNTS, *TIMES, *FLAGS, "depths", "new_tokens", "rows_used", "tie", "bug", "score"] + [
-    f"stale_{name}" for name in STALE
-]
 
 
 def _measures(one: Finished) -> list[tuple[Any, ...]]:

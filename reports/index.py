@@ -78,4 +78,4 @@ def _table(columns: Sequence[Column[T]], rows: Sequence[T]) -> str:
 
 def _links(table: PaperTable) -> str:
     files = " ".join(f"<a href=paper/{table.name}.{ending}>{ending}</a>" for ending in ("tex", "md", "csv"))
-    return f"<li>{escape(table.caption.split(':')[0])}: {files}</li>"
+    return f"<li>{escape(table.caption.split('. ')[0])}: {files}</li>"

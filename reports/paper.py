@@ -238,7 +238,7 @@ def document(name: str, made: Sequence[PaperTable], drawn: Sequence[Drawing]) ->
             [
                 r"\begin{figure}[htbp]",
                 r"\centering",
-                rf"\includegraphics[width={one.inches:.2f}in]{{../figures/{one.name}.pdf}}",
+                rf"\includegraphics[width={one.inches:.2f}in,height=0.86\textheight,keepaspectratio]{{../figures/{one.name}.pdf}}",
                 rf"\caption{{{typeset.escape(one.caption)}}}",
                 r"\end{figure}",
             ]

@@ -19,7 +19,8 @@ def write(
 ) -> tuple[Path, list[Part]]:
     """Write `report.md`, `report.csv`, `claims.md`, `figures/`, `paper/` and `index.html` beside the results.
 
-    Returns the first and the settings. `command`: what measured the grid; `tell` is called with what is happening."""
+    Returns the first and the settings. `command`: what measured the grid; `tell` is called with what is happening.
+    """
     tell("reading results")
     missing = frame.missing(store, cells)
     made = list(pooled.parts(frame.build(store, cells), missing))

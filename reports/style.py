@@ -15,7 +15,7 @@ WIDTH = 3.35
 BOUNDS = ("oracle", "perfect")
 STYLE = {
     "spot": ("#D55E00", "o"),
-    "spot-sets": ("#D55E00", "o"),
+    "spot-sets": ("#882255", "p"),
     "spiffy-coverage": ("#0072B2", "s"),
     "spiffy-pruned": ("#56B4E9", "D"),
     "spiffy": ("#CC79A7", "^"),
@@ -30,7 +30,7 @@ RC: Any = {
     "font.size": 8,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.titlesize": 8,
+    "axes.titlesize": 7,
     "axes.titlelocation": "left",
     "axes.grid": True,
     "axes.axisbelow": True,
@@ -71,9 +71,7 @@ class Panel:
 
 def panels(parts: Sequence[Part], height: float, label: str, **shared: Any) -> tuple[Figure, list[Panel]]:
     """A place for each setting: a column for each T, or else two side by side. `label`: of the x axes."""
-    temperatures = len({part.setting.temperature for part in parts})
-    columns = min(len(parts), temperatures if temperatures > 1 else 2)
-    rows = -(-len(parts) // columns)
+    rows, columns = layout(parts)
     figure = Figure(figsize=(WIDTH * min(columns, 2), height * rows + 0.6), layout="constrained")
     places = figure.subplots(rows, columns, squeeze=False, **shared)
     made = [Panel(part, axes) for part, axes in zip(parts, places.flat, strict=False)]
@@ -81,6 +79,13 @@ def panels(parts: Sequence[Part], height: float, label: str, **shared: Any) -> t
         panel.axes.set_title(panel.part.setting.title)
     label_x(places, len(parts), label)
     return figure, made
+
+
+def layout(parts: Sequence[Part]) -> tuple[int, int]:
+    """Rows and columns of panels."""
+    temperatures = len({part.setting.temperature for part in parts})
+    columns = min(len(parts), temperatures if temperatures > 1 else 2)
+    return -(-len(parts) // columns), columns
 
 
 def label_x(places: "np.ndarray[Any, Any]", used: int, label: str) -> None:

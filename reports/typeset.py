@@ -164,7 +164,7 @@ def _pages(groups: Sequence[Group]) -> Iterator[list[Group]]:
 
 def _float(table: PaperTable, groups: Sequence[Group], n: int) -> str:
     first, count = len(table.labels) + 1, len(table.labels) + len(table.columns)
-    caption = escape(table.caption) if not n else f"{escape(table.caption.split('.')[0])}, continued."
+    caption = escape(table.caption) if not n else f"{escape(table.caption.split('. ')[0])}, continued."
     overs, rules, at = [""] * len(table.labels), [], first
     for over, some in groupby(table.columns, key=lambda column: column[0]):
         width = len(list(some))
@@ -175,7 +175,7 @@ def _float(table: PaperTable, groups: Sequence[Group], n: int) -> str:
     for group in groups:
         body += [r"\midrule"]
         if group.title:
-            body += [rf"\multicolumn{{{count}}}{{l}}{{\textit{{{escape(group.title)}}}}} \\"]
+            body += [rf"\multicolumn{{{count}}}{{l}}{{\makebox[0pt][l]{{\textit{{{escape(group.title)}}}}}}} \\"]
         body += [_tex_row(row) for row in group.rows]
     heads = [*map(escape, table.labels), *(escape(head) for _, head in table.columns)]
     return "\n".join(

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -222,3 +223,44 @@ def test_accuracy_is_of_the_tasks_that_have_a_score(store: Store) -> None:
     line = lines_of(store, [scored, speed])["chain"]
     assert (line.prompts, line.accuracy.value) == (8, 0.5)
     assert "| - | 100.0% |" in tables.markdown(tables.METHODS, [lines_of(store, [speed])["chain"]])
+
+
+def test_rules_without_drafts_are_lines_of_one_table_for_each_target(store: Store) -> None:
+    cells = [
+        made_cell("none", target=target, rule=rule, temperature=temperature)
+        for target in ("tiny-sdar-b16", "tiny-llada")
+        for rule in ("exact", "fixed(2)", "threshold(0.9)")
+        for temperature in (0.0, 1.0)
+    ]
+    for n, cell in enumerate(cells):
+        finish(store, cell, [plain(0, 10 + n)])
+    path, made = report.write("rules", "", store, cells)
+    sections = list(tables.sections(made))
+    assert [(one.plain, len(one.rows)) for one in sections] == [(True, 6), (True, 6)]
+    assert [len(table) for table in markdown_tables(path.read_text())] == [8, 8, 8, 8]
+    shown = "".join(column.show(sections[0].rows[1]) + " " for column in sections[0].columns[:3])
+    assert shown == "1 exact 11.0 "
+
+
+def test_the_page_has_all_that_lies_beside_it_and_names_stay_text(store: Store) -> None:
+    cells = [
+        made_cell("none"),
+        *(replace(made_cell(), drafter="<script>alert(1)</script>", rows=rows) for rows in (3, 9)),
+    ]
+    for n, cell in enumerate(cells):
+        finish(store, cell, [drafted(k, 12 + k, 12 + k - n) for k in range(3)])
+    report.write("<b>mine</b>", "about & it", store, cells)
+    page = (store.root / "index.html").read_text()
+    assert "<script" not in page and "<b>mine" not in page and "about &amp; it" in page
+    links = set(re.findall(r"(?:href|src)=([^ >]+)", page))
+    assert {"report.md", "report.csv", "claims.md", "paper/paper.tex", "figures/reduction-exact.png"} < links
+    assert {link for link in links if not (store.root / link).exists()} == set()
+    assert "look-alike" in page
+
+
+def test_results_of_two_versions_of_the_code_say_so(store: Store) -> None:
+    cells = [made_cell("none"), made_cell("chain")]
+    finish(store, cells[0], [plain(0, 10)])
+    finish(store, cells[1], [drafted(0, 10, 5)], code="c2")
+    assert "2 versions of the code" in report.write("tiny", "", store, cells)[0].read_text()
+    assert "2 versions of the code" in (store.root / "index.html").read_text()
