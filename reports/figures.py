@@ -152,7 +152,7 @@ def time(parts: Sequence[Part]) -> Figure | None:
             panel.axes.axvline(1000 / line.tokens_per_s, color="black", linewidth=0.6, linestyle=":")
         names = [line.drafter + (f", {line.rows} rows" if line.drafter != "none" else "") for line in lines]
         panel.axes.set_yticks(range(len(lines)), names, fontsize=7)
-        panel.axes.set_title(panel.part.setting.title, fontsize=7, x=-0.42)
+        panel.axes.set_title(f"{panel.part.setting.place}, T = {panel.part.setting.temperature:g}")
         panel.axes.invert_yaxis()
         panel.axes.grid(visible=False, axis="y")
     legend(figure, [places[0].axes], 3)

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from reports import typeset
-from reports.pooled import Line, Part, by_task, slug
+from reports.pooled import Line, Part, by_task, slug, units
 from reports.style import BOUNDS, Drawing
 from reports.typeset import MISSING, NOT_MEASURED, Entry, Group, PaperTable, Row, figure, interval
 from suite.measure.stats import mean
@@ -67,7 +67,9 @@ def passes(parts: Sequence[Part]) -> PaperTable:
 
 def accuracy(parts: Sequence[Part]) -> PaperTable:
     """Of every drafter beside the plain decoder's. A replay has the baseline's answers and measures no other."""
-    tasks = list(dict.fromkeys(task for part in parts for task in part.frame["task"]))
+    without = {task for part in parts for (task,), x in part.frame.groupby(["task"]) if x["score"].isna().all()}
+    order = [task for part in parts for task in [*part.frame["task"].unique(), *sorted(x for x, _ in part.wanted)]]
+    tasks = [task for task in dict.fromkeys(order) if task not in without]
     groups = []
     for part in parts:
         scored = part.frame[part.frame["score"].notna() & ((part.frame["drafter"] == "none") | ~part.frame["replayed"])]
@@ -77,12 +79,14 @@ def accuracy(parts: Sequence[Part]) -> PaperTable:
         base = scored[scored["drafter"] == "none"].set_index(keys)["score"]
         rows = []
         for name, own in scored.groupby("drafter", sort=False):
-            found = [_mean(own[own["task"] == task], spread=name == "none") for task in tasks]
-            beside = own.join(base.rename("base"), on=keys)
-            less = (beside["score"] - beside["base"]).dropna()
-            difference = mean(less.tolist(), beside.loc[less.index, "task"].tolist()) if len(less) else None
-            last = interval(difference, 3, spread=True) if difference and name != "none" else NOT_MEASURED
-            rows.append(Row((str(name),), (*found, _mean(own, spread=name == "none"), last), name in ASIDE))
+            lacking, spread = _lacking(part, str(name)), name == "none"
+            found = [MISSING if x in lacking else _mean(own[own["task"] == x], spread) for x in tasks]
+            whole, last = (MISSING, MISSING) if lacking else (_mean(own, spread), NOT_MEASURED)
+            beside = own.join(base.rename("base"), on=keys, how="inner")
+            if not lacking and name != "none" and len(beside) == len(own):
+                less = (beside["score"] - beside["base"]).tolist()
+                last = interval(mean(less, beside["task"].tolist()), 3, spread=True)
+            rows.append(Row((str(name),), (*found, whole, last), name in ASIDE))
         groups.append(Group(part.setting.title, tuple(rows)))
     return PaperTable(
         name="accuracy",
@@ -142,7 +146,9 @@ def sets(parts: Sequence[Part]) -> PaperTable:
             (line for one in parts if one.setting == exact for line in one.lines if line.drafter == "none"), None
         )
         base = next((line for line in part.lines if line.drafter == "none"), None)
-        last = tuple(figure(line.accuracy.value) if line else NOT_MEASURED for line in (base, beside))
+        last = tuple(
+            _whole(line, lambda x: figure(x.accuracy.value)) if line else NOT_MEASURED for line in (base, beside)
+        )
         kind = [("", lambda x: interval(x.reduction if math.isnan(x.speedup.value) else x.speedup))]
         rows = []
         for name, lines in _drafters(part.lines, part.absent).items():
@@ -284,6 +290,13 @@ def _by_budget(
 def _whole(line: Line | None, show: Callable[[Line], Entry]) -> Entry:
     """A figure of what is complete: one that lacks cells is none."""
     return MISSING if line is None or line.missing else show(line)
+
+
+def _lacking(part: Part, drafter: str) -> set[str]:
+    """The tasks of which a cell of the drafter is not finished."""
+    own = part.frame[part.frame["drafter"] == drafter]
+    lacking = {task for _, x in own.groupby("rows") for task, _ in part.wanted - units(x)}
+    return lacking | {task for name, _ in part.absent if name == drafter for task, _ in part.wanted}
 
 
 def _throughput(line: Line) -> Entry:

@@ -141,7 +141,7 @@ def parts(frame: pd.DataFrame, missing: Iterable[Cell] = ()) -> Iterator[Part]:
             for (rows,), x in _groups(part[part["drafter"] == "oracle"], "rows")
         }
         absent = unread.get(values[:4], [])
-        wanted = frozenset(_units(part) | {(cell.task, cell.seed) for cell in absent})
+        wanted = frozenset(units(part) | {(cell.task, cell.seed) for cell in absent})
         lines = [_line(drafter, rows, x, wanted, oracle) for (drafter, rows), x in _groups(part, "drafter", "rows")]
         yield Part(
             Setting(*values),
@@ -168,7 +168,7 @@ def _has(lines: Sequence[Line], drafter: str, rows: int) -> bool:
     return any((line.drafter, line.rows) == (drafter, rows) for line in lines)
 
 
-def _units(part: pd.DataFrame) -> set[tuple[str, int]]:
+def units(part: pd.DataFrame) -> set[tuple[str, int]]:
     """The tasks of a part of the frame, with their seeds."""
     return {(str(task), int(seed)) for task, seed in part[["task", "seed"]].drop_duplicates().itertuples(index=False)}
 
@@ -207,7 +207,7 @@ def _line(
         draft_share=math.nan if replayed else float(part["draft_s"].sum() / seconds),
         verify_share=math.nan if replayed else float(part["verify_s"].sum() / seconds),
         host_share=math.nan if replayed else float(part["host_s"].sum() / seconds),
-        missing=tuple(f"{task} seed {seed}" if seed else task for task, seed in sorted(wanted - _units(part))),
+        missing=tuple(f"{task} seed {seed}" if seed else task for task, seed in sorted(wanted - units(part))),
     )
 
 

@@ -112,10 +112,11 @@ def look(name: str, shown: Iterable[str]) -> tuple[str, str]:
 
 
 def by_drafter(lines: Sequence[Line]) -> dict[str, list[Line]]:
-    """The lines of each drafter by rows; the baseline has none, and uncoupled twins are left to the tables."""
+    """The lines of each drafter by rows. The baseline is none; uncoupled twins, and what lacks tasks, are left to the
+    tables."""
     found: dict[str, list[Line]] = {}
     for line in sorted(lines, key=lambda line: line.rows):
-        if line.drafter != "none" and not line.drafter.endswith("-uncoupled"):
+        if line.drafter != "none" and not line.missing and not line.drafter.endswith("-uncoupled"):
             found.setdefault(line.drafter, []).append(line)
     order = [name for name in STYLE if name in found]
     return {name: found[name] for name in [*order, *(name for name in found if name not in STYLE)]}
