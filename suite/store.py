@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -159,6 +159,12 @@ class Store:
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, content.encode() if isinstance(content, str) else content)
         return path
+
+    def clear_report(self, folder: str, keep: Collection[str]) -> None:
+        """Remove what an earlier report wrote to a folder and this one did not."""
+        for path in (self.root / folder).glob("*"):
+            if path.name not in keep:
+                path.unlink(missing_ok=True)
 
     def _partial(self, bundle: Bundle) -> Path:
         # The code's hash keeps a cell from mixing what two versions of the code measured.
