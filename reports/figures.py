@@ -161,8 +161,8 @@ def time(parts: Sequence[Part]) -> Figure | None:
 
 def throughput(parts: Sequence[Part]) -> Figure | None:
     """Tokens/s against rows, measured and as the cost model has it, and how far the two are apart."""
-    known = {id(part): predicted(part) for part in parts if not part.setting.replayed}
-    parts = [part for part in parts if known.get(id(part))]
+    modelled = [(part, model) for part in parts if not part.setting.replayed and (model := predicted(part))]
+    parts = [part for part, _ in modelled]
     budgets = _budgets(parts)
     if len(budgets) < 2:
         return None
@@ -172,20 +172,20 @@ def throughput(parts: Sequence[Part]) -> Figure | None:
     places = figure.subplots(2 * rows, columns, sharex=True, squeeze=False, height_ratios=[1.7, 1] * rows)
     for axes in places.flat:
         axes.set_visible(False)
-    for n, part in enumerate(parts):
+    for n, (part, known) in enumerate(modelled):
         above, below = places[2 * (n // columns)][n % columns], places[2 * (n // columns) + 1][n % columns]
         above.set_visible(True)
         below.set_visible(True)
         above.set_title(part.setting.title)
         for name, lines in by_drafter(part.lines).items():
             budget = [line.rows for line in lines]
-            model = [known[id(part)][name, line.rows] for line in lines]
+            guesses = [known[name, line.rows] for line in lines]
             colour, marker = look(name, shown)
             above.plot(
                 budget, [line.tokens_per_s for line in lines], color=colour, marker=marker or "_", ls="", label=name
             )
-            above.plot(budget, model, color=colour, lw=0.9, ls="--" if name in BOUNDS else "-")
-            residual = [line.tokens_per_s / guess - 1 for line, guess in zip(lines, model, strict=True)]
+            above.plot(budget, guesses, color=colour, lw=0.9, ls="--" if name in BOUNDS else "-")
+            residual = [line.tokens_per_s / guess - 1 for line, guess in zip(lines, guesses, strict=True)]
             below.plot(budget, [100 * x for x in residual], color=colour, marker=marker or "_", lw=0.6)
         for line in part.lines:
             if line.drafter == "none":

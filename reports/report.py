@@ -34,8 +34,10 @@ def write(
     store.write_report("claims.md", "\n".join([f"# {name}: the paper's claims\n", *head, f"{claims.NOTE}\n", page]))
     tell("drawing figures")
     drawings = figures.draw(made, maps.pick(store, cells, made))
-    for file, content in figures.files(drawings):
+    files = dict(figures.files(drawings))
+    for file, content in files.items():
         store.write_report(f"figures/{file}", content)
+    store.clear_report("figures", files)
     tell("setting the paper's tables")
     set_ = list(paper.tables(made))
     for table in set_:

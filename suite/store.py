@@ -18,7 +18,7 @@ import os
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -222,6 +222,12 @@ class Store:
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, content.encode() if isinstance(content, str) else content)
         return path
+
+    def clear_report(self, folder: str, keep: Collection[str]) -> None:
+        """Remove what an earlier report wrote to a folder and this one did not."""
+        for path in (self.root / folder).glob("*"):
+            if path.name not in keep:
+                path.unlink(missing_ok=True)
 
     def _partial(self, bundle: Bundle) -> Path:
         # The code's hash keeps a cell from mixing what two versions of the code measured.

@@ -249,7 +249,9 @@ def test_the_page_has_all_that_lies_beside_it_and_names_stay_text(store: Store) 
     ]
     for n, cell in enumerate(cells):
         finish(store, cell, [drafted(k, 12 + k, 12 + k - n) for k in range(3)])
+    store.write_report("figures/of-an-earlier-grid.png", b"")
     report.write("<b>mine</b>", "about & it", store, cells)
+    assert not (store.root / "figures" / "of-an-earlier-grid.png").exists()
     page = (store.root / "index.html").read_text()
     assert "<script" not in page and "<b>mine" not in page and "about &amp; it" in page
     links = set(re.findall(r"(?:href|src)=([^ >]+)", page))
