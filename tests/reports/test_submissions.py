@@ -15,6 +15,7 @@ import pytest
 import drafters
 from reports import entry, submissions
 from reports.entry import DIGITS, Entry, Spread
+from suite import cli
 from suite.errors import UserError
 from suite.targets import catalog
 from tests.suite.tiny_grid import grid_text, spotbench, store_of
@@ -204,6 +205,7 @@ def test_compare_places_a_drafter_among_the_others(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli.show, "width", 120)
     (tmp_path / "mine.py").write_text(MINE)
     compared = spotbench(
         "compare", "--drafter", "mine.py:Mine", "--task", "tiny-gsm", "--prompts", "2", "--temperature", "1",
