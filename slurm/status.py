@@ -63,7 +63,6 @@ def planned(plan: Plan) -> RenderableType:
         rows.setdefault((", ".join(chunk.targets), chunk.resources), []).append(chunk)
     for (target, asked), chunks in rows.items():
         each = asked.gpus or asked.cpus
-        about = [chunk.hours(plan.pace) for chunk in chunks]
         table.add_row(
             escape(target),
             str(sum(chunk.wanted for chunk in chunks)),
@@ -72,14 +71,16 @@ def planned(plan: Plan) -> RenderableType:
             str(asked.gpus),
             asked.time,
             f"{sum(chunk.most_hours for chunk in chunks) * each:.1f} h",
-            "?" if None in about else f"{sum(filter(None, about)) * each:.1f} h",
+            f"{sum(chunk.hours for chunk in chunks) * each:.1f} h",
         )
     states = Counter(plan.survey.states.values())
     held = ", ".join(f"{states[state]} {state}" for state in State if states[state])
     lines = [f"{len(plan.survey.states)} cells: {held}"]
     if plan.chunks:
         unit = "GPU hours" if gpus else "core hours"
-        lines.append(f"GPUs and time limit: of a job; hours: {unit}, at most by the time limits, about by what is done")
+        lines.append(
+            f"GPUs and time limit: of a job; hours: {unit}, at most by the time limits, about by the sizes of things (suite/estimate.py)"
+        )
     else:
         lines.append("nothing to submit" + ("; --retry takes what failed" if states[State.FAILED] else ""))
     if plan.later:

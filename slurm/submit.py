@@ -13,14 +13,13 @@ import submitit
 from submitit.core.utils import FailedJobError, FailedSubmissionError
 from submitit.helpers import clean_env
 
-from slurm import estimate, ledger, queue
+from slurm import ledger, queue
 from slurm.cluster import Cluster, Resources, minutes
-from slurm.estimate import Pace, cost
 from slurm.ledger import Submission
 from slurm.queue import QueueError
 from slurm.survey import State, Survey, survey
 from slurm.worker import Report, Task
-from suite import deaths
+from suite import deaths, estimate
 from suite.cells import Bundle
 from suite.errors import UserError, first_line
 from suite.grid import Grid
@@ -55,10 +54,10 @@ class Chunk:
         """If every job took all its time."""
         return len(self.bundles) * minutes(self.resources.time) / 60
 
-    def hours(self, pace: Pace) -> float | None:
-        """What the jobs may take, going by what is done; None if there is nothing to go by for some."""
-        each = [estimate.hours(bundle, len(self.cells[bundle.id]), pace) for bundle in self.bundles]
-        return None if None in each else sum(filter(None, each))
+    @property
+    def hours(self) -> float:
+        """What they may take, by the sizes of things."""
+        return sum(_seconds(bundle, self.cells[bundle.id]) for bundle in self.bundles) / 3600
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,6 @@ class Plan:
     chunks: list[Chunk]
     later: int
     survey: Survey
-    pace: Pace
 
 
 def plan(grid: Grid, store: Store, cluster: Cluster, retry: bool) -> Plan:
@@ -84,7 +82,7 @@ def plan(grid: Grid, store: Store, cluster: Cluster, retry: bool) -> Plan:
         if not cluster.of_target(target).gpus:
             raise UserError(f"{cluster.name}: gpus: the grid runs {target} on {grid.device}; ask for 1 or more")
     chunks, later = split(todo, cells, cluster, _longest_array(cluster) if todo else 1, _room(found, cluster))
-    return Plan(chunks, later, found, estimate.pace(bundles, store, found.census))
+    return Plan(chunks, later, found)
 
 
 def split(
@@ -94,7 +92,7 @@ def split(
 
     The longest bundles come first: in each array, and in being submitted at all.
     """
-    ordered = sorted(todo, key=lambda bundle: -cost(bundle, len(cells[bundle.id])))
+    ordered = sorted(todo, key=lambda bundle: -_seconds(bundle, cells[bundle.id]))
     taken = ordered[:room]
     asks = {target: cluster.of_target(target) for target in {bundle.baseline.target for bundle in taken}}
     kinds = list(dict.fromkeys(asks[bundle.baseline.target] for bundle in taken))
@@ -204,6 +202,10 @@ def _forget(store: Store, chunk: Chunk) -> None:
         for cell in bundle.cells:
             if died[cell.id] >= deaths.LIMIT and cell.id in chunk.cells[bundle.id]:
                 store.forget_deaths(bundle, cell)
+
+
+def _seconds(bundle: Bundle, cells: frozenset[str]) -> float:
+    return estimate.seconds(bundle, [cell for cell in bundle.cells if cell.id in cells])
 
 
 def _longest_array(cluster: Cluster) -> int:

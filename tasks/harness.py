@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -69,7 +70,7 @@ class Facts:
 
 
 def facts(name: str) -> Facts:
-    config = yaml.load(_file(name).read_text(encoding="utf-8"), Loader=_Untagged)
+    config = _config(_file(name))
     metadata, kwargs = config["metadata"], config.get("dataset_kwargs") or {}
     version = f"{metadata['version']}{data.mark(**kwargs)}"
     return Facts(
@@ -100,6 +101,11 @@ def load(name: str) -> "Task":
         # By its path, since a file that cannot be read is an error there and merely missing in the index.
         (task,) = manager.load(str(_file(name)))["tasks"].values()
     return Task(name, task)
+
+
+@cache
+def _config(file: Path) -> Any:
+    return yaml.load(file.read_text(encoding="utf-8"), Loader=_Untagged)
 
 
 class _Untagged(yaml.SafeLoader):  # type: ignore[misc]

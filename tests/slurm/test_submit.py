@@ -288,13 +288,6 @@ def test_only_a_cell_that_was_given_up_gets_another_chance(fake: FakeSlurm, swee
     assert [store.deaths(bundle)[bundle.cells[1].id] for bundle in (first, second)] == [0, 2]
 
 
-def test_an_estimate_goes_by_what_is_done(fake: FakeSlurm, sweep: Sweep) -> None:
-    file, site, store = sweep
-    finish_grid(store, list(grid.read(str(file)).bundles()[0].cells))
-    row = spotbench("submit", file, "--cluster", site, "--dry-run").out.splitlines()[1].split()
-    assert row[-2:] == ["0.0", "h"], "12 cells of 2 prompts at a second each"
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
