@@ -1,27 +1,50 @@
-"""`spotbench report`: the tables of a grid as Markdown and CSV and its figures, beside its results."""
+"""`spotbench report`: all that a grid's results say, in files beside them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from reports import claims, duel, figures, frame, tables
-from reports.tables import Part
+from reports import claims, duel, figures, frame, index, maps, paper, pooled, tables, typeset
+from reports.pooled import Part
 from suite.cells import Cell
 from suite.store import Store
 
 
-def write(name: str, about: str, store: Store, cells: Sequence[Cell]) -> tuple[Path, list[Part]]:
-    """Write `report.md`, `report.csv`, `claims.md` and `figures/` beside the results; returns the first and tables."""
-    made = list(tables.parts(frame.build(store, cells)))
-    missing = sum(not store.done(cell) for cell in cells)
-    head = [f"**Incomplete: {missing} of {len(cells)} cells are not done**, and not in here.\n"] if missing else []
-    head += [f"{line}\n" for line in remarks(store, cells)]
+def write(
+    name: str,
+    about: str,
+    store: Store,
+    cells: Sequence[Cell],
+    command: str = "-",
+    tell: Callable[[str], None] = lambda _: None,
+) -> tuple[Path, list[Part]]:
+    """Write `report.md`, `report.csv`, `claims.md`, `figures/`, `paper/` and `index.html` beside the results.
+
+    Returns the first and the settings. `command`: what measured the grid; `tell` is called with what is happening.
+    """
+    tell("reading results")
+    missing = frame.missing(store, cells)
+    made = list(pooled.parts(frame.build(store, cells), missing))
+    faults = list(_faults(made, len(missing), len(cells)))
+    head = [f"**{fault}**\n" for fault in faults] + [f"{line}\n" for line in remarks(store, cells)]
     text = "\n".join([f"# {name}\n\n{about}\n", *head, *_sections(made)])
     path = store.write_report("report.md", text)
     store.write_report("report.csv", tables.csv(made))
-    page = tables.markdown(claims.COLUMNS, claims.rows(made))
+    claimed = claims.rows(made, command)
+    page = tables.markdown(claims.COLUMNS, claimed)
     store.write_report("claims.md", "\n".join([f"# {name}: the paper's claims\n", *head, f"{claims.NOTE}\n", page]))
-    for file, content in figures.render(made):
+    tell("drawing figures")
+    drawings = figures.draw(made, maps.pick(store, cells, made))
+    files = dict(figures.files(drawings))
+    for file, content in files.items():
         store.write_report(f"figures/{file}", content)
+    store.clear_report("figures", files)
+    tell("setting the paper's tables")
+    set_ = list(paper.tables(made))
+    for table in set_:
+        for ending, form in (("tex", typeset.latex), ("md", typeset.markdown), ("csv", typeset.csv)):
+            store.write_report(f"paper/{table.name}.{ending}", form(table))
+    store.write_report("paper/paper.tex", paper.document(name, set_, drawings))
+    store.write_report("index.html", index.page(name, about, faults, made, claimed, drawings, set_))
     return path, made
 
 
@@ -38,15 +61,28 @@ def remarks(store: Store, cells: Sequence[Cell]) -> list[str]:
     return found
 
 
+def _faults(made: Sequence[Part], missing: int, cells: int) -> Iterator[str]:
+    """What a reader must know before any figure."""
+    if missing:
+        yield f"Incomplete: {missing} of {cells} cells are not done, and not in here."
+    codes = {code for part in made for code in part.frame["code"].unique()}
+    if len(codes) > 1:
+        yield f"Measured with {len(codes)} versions of the code."
+
+
 def _sections(made: Sequence[Part]) -> Iterator[str]:
-    for part in made:
-        yield f"## {part.setting.title}\n"
-        yield tables.markdown(part.columns, part.lines)
-        yield tables.markdown(tables.ACCEPTANCE, part.lines)
-        yield tables.markdown(tables.BASELINES, part.baselines)
-        for champion in duel.CHAMPIONS:
-            if fought := list(duel.duels(part.frame, champion)):
-                yield f"**{champion} against**\n"
-                yield tables.markdown(duel.COLUMNS, fought)
-    notes = "\n\n".join(dict.fromkeys(part.note for part in made))
+    for section in tables.sections(made):
+        yield f"## {section.title}\n"
+        yield tables.markdown(section.columns, section.rows)
+        if section.plain:
+            yield tables.markdown(tables.PLAIN_TASKS, [(part, x) for part in section.parts for x in part.baselines])
+            continue
+        for part in section.parts:
+            yield tables.markdown(tables.ACCEPTANCE, [line for line in part.lines if line.drafter != "none"])
+            yield tables.markdown(tables.BASELINES, part.baselines)
+            for champion in duel.CHAMPIONS:
+                if fought := list(duel.duels(part.frame, champion)):
+                    yield f"**{champion} against**\n"
+                    yield tables.markdown(duel.COLUMNS, fought)
+    notes = "\n\n".join(dict.fromkeys(tables.note(part) for part in made))
     yield f"{notes}\n\n{tables.ACCEPTANCE_NOTE}\n\n{tables.BASELINES_NOTE}\n\n{duel.NOTE}\n"

@@ -25,9 +25,9 @@ from reports.entry import Budget, Card, Entry, Origin, Pooled, Result, Settings,
 from reports.tables import Line
 from suite import grid, show, trace
 from suite.cells import Cell
-from suite.decoding.decode import Decoded
 from suite.decoding.rules import parse_rule
 from suite.errors import UserError
+from suite.measure import passes
 from suite.measure.stats import ratio
 from suite.replay import live, replay_bundle
 from suite.store import Store
@@ -258,7 +258,7 @@ def _steps(cells: Sequence[Cell], drafter: Drafter, traces: Path) -> Steps | Non
         return None
     target = _tiny(cell.target)
     drafter.attach(cell.target, found.header.policy)
-    decoded = Decoded(visits=one.visits, passes=trace.replay(one, found.header, drafter, cell.rows))
+    made = passes.blocks(trace.replay(one, found.header, drafter, cell.rows), one.visits)
 
     def spell(token: int) -> str:
         return show.spelled(target, token) if target else str(token)
@@ -268,7 +268,7 @@ def _steps(cells: Sequence[Cell], drafter: Drafter, traces: Path) -> Steps | Non
         temperature=cell.temperature,
         doc_id=one.doc_id,
         rows=cell.rows,
-        blocks=[_block(block, spell) for block in show.blocks(decoded)],
+        blocks=[_block(block, spell) for block in made],
     )
 
 
@@ -279,10 +279,10 @@ def _tiny(name: str) -> Target | None:
     return load.load(spec, "cpu") if spec.tiny else None
 
 
-LETTERS: dict[show.Kind, str] = {"own": "o", "accepted": "a", "rejected": "r", "open": "m", "earlier": "e"}
+LETTERS: dict[passes.Kind, str] = {"own": "o", "accepted": "a", "rejected": "r", "open": "m", "earlier": "e"}
 
 
-def _block(block: show.Block, spell: Callable[[int], str]) -> entries.Block:
+def _block(block: passes.Block, spell: Callable[[int], str]) -> entries.Block:
     return entries.Block(
         index=block.index,
         given=sum(token >= 0 for token in block.given),

@@ -1,9 +1,8 @@
 """The drafter tables: one specification each, rendered as Markdown, CSV and for the terminal."""
 
 import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import pandas as pd
@@ -11,105 +10,13 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from suite.measure.acceptance import Acceptance, acceptance
-from suite.measure.stats import Interval, mean, pooled_ratio, ratio
+from reports.pooled import Baseline
+from reports.pooled import Line as Line
+from reports.pooled import Part as Part
+from reports.pooled import parts as parts
+from suite.measure.stats import Interval
 
 T = TypeVar("T")
-NOT_MEASURED = Interval(math.nan, math.nan, math.nan)
-
-
-@dataclass(frozen=True)
-class Line:
-    """One method pooled over the tasks of a setting.
-
-    `of_oracle`: its pooled pass reduction over that of the true order with stale tokens at equal rows, where that was
-    run. `draft_ms`: the drafter's own time a pass. A replay has no other times; those are NaN, and so is the accuracy
-    where no task has a score.
-    """
-
-    drafter: str
-    rows: int
-    prompts: int
-    passes: float
-    reduction: Interval
-    pooled_reduction: float
-    of_oracle: float
-    draft_ms: float
-    tokens_per_s: float
-    speedup: Interval
-    accuracy: Interval
-    exact_match: float
-    ties: int
-    bugs: int
-    rows_per_pass: float
-    tokens_per_pass: float
-    acceptance: Acceptance
-    draft_share: float
-    verify_share: float
-    host_share: float
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """One task of a setting, decoded without drafts: what the target can do and what there is to gain."""
-
-    task: str
-    prompts: int
-    accuracy: float
-    tokens: float
-    passes: float
-    prefill_share: float
-    out_of_room: int
-    empty: int
-    repetitive: int
-    stale_tokens: float
-    stale_choices: float
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What a table holds fixed."""
-
-    target: str
-    context: str
-    temperature: float
-    rule: str
-    tiny: bool
-    replayed: bool
-
-    @property
-    def title(self) -> str:
-        note = " (a tiny look-alike)" if self.tiny else ""
-        context = "" if self.context == "cached" else f", {self.context}"
-        replayed = ", replayed" if self.replayed else ""
-        return f"{self.target}{note}{context}{replayed}, T = {self.temperature:g}, {self.rule}"
-
-    @property
-    def slug(self) -> str:
-        """The same as a part of a file's name."""
-        context = "" if self.context == "cached" else f"-{self.context}"
-        text = f"{self.target}{context}-t{self.temperature:g}-{self.rule}"
-        return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
-
-
-@dataclass(frozen=True)
-class Part:
-    """All tables of one setting."""
-
-    setting: Setting
-    lines: list[Line]
-    baselines: list[Baseline]
-    frame: pd.DataFrame = field(repr=False)
-
-    @property
-    def columns(self) -> "list[Column[Line]]":
-        """Of the table of methods: a replay has no times but the drafter's own."""
-        return REPLAYED if self.setting.replayed else METHODS
-
-    @property
-    def note(self) -> str:
-        """What those columns mean."""
-        return REPLAYED_NOTE if self.setting.replayed else METHODS_NOTE
 
 
 @dataclass(frozen=True)
@@ -123,7 +30,7 @@ class Column(Generic[T]):
 
 
 METHODS: list[Column[Line]] = [
-    Column("drafter", lambda x: x.drafter, left=True),
+    Column("drafter", lambda x: x.label, left=True),
     Column("rows", lambda x: str(x.rows)),
     Column("passes", lambda x: f"{x.passes:.1f}"),
     Column("pass reduction", lambda x: _interval(x.reduction), brief=lambda x: f"{x.reduction.value:.2f}"),
@@ -151,7 +58,7 @@ REPLAYED_NOTE = (
     "time; where it was asked once for all budgets, of the largest."
 )
 ACCEPTANCE: list[Column[Line]] = [
-    Column("drafter", lambda x: x.drafter, left=True),
+    Column("drafter", lambda x: x.label, left=True),
     Column("rows", lambda x: str(x.rows)),
     Column("rows/pass", lambda x: f"{x.rows_per_pass:.2f}"),
     Column("tokens/pass", lambda x: f"{x.tokens_per_pass:.2f}"),
@@ -163,8 +70,8 @@ ACCEPTANCE: list[Column[Line]] = [
 ]
 ACCEPTANCE_NOTE = (
     "steps/pass: 1 + mean accepted depth, pooled over passes (by request: mean of each prompt's own). accepted d or "
-    "more: share of passes; given one fewer: among the passes that accepted d-1. At 2 rows the first share is the "
-    "drafter's next-commit accuracy, position and token. draft / verify / host: shares of decode time."
+    "more: share of passes; given one fewer: among the passes that accepted d-1. A block's first pass has no "
+    "drafts. draft / verify / host: shares of decode time."
 )
 BASELINES: list[Column[Baseline]] = [
     Column("task", lambda x: x.task, left=True),
@@ -185,80 +92,64 @@ BASELINES_NOTE = (
 )
 
 
-def parts(frame: pd.DataFrame) -> Iterator[Part]:
-    """Every setting of a frame, in the order of the grid; none of an empty one."""
-    if frame.empty:
-        return
-    for values, part in _groups(frame, "target", "context", "temperature", "rule", "tiny", "replayed"):
-        base = part[part["drafter"] == "none"]
-        oracle = {
-            int(rows): pooled_ratio(x["baseline_passes"].tolist(), x["passes"].tolist())
-            for (rows,), x in _groups(part[part["drafter"] == "oracle"], "rows")
-        }
-        yield Part(
-            Setting(*values),
-            [_line(drafter, rows, x, oracle) for (drafter, rows), x in _groups(part, "drafter", "rows")],
-            [_baseline(str(task), x) for task, x in base.groupby("task", sort=False)],
-            part,
-        )
+def _lifted(columns: Sequence[Column[T]]) -> list[Column[tuple[Part, T]]]:
+    """The same columns for rows that know their setting."""
+    return [_of_second(column) for column in columns]
 
 
-def _groups(frame: pd.DataFrame, *keys: str) -> Iterator[tuple[Any, pd.DataFrame]]:
-    """(values of the keys, their part of the frame), in order of first appearance."""
-    yield from frame.groupby(list(keys), sort=False)
+def _of_second(of: Column[T]) -> Column[tuple[Part, T]]:
+    brief = of.brief
+    return Column(of.name, lambda x: of.show(x[1]), of.left, (lambda x: brief(x[1])) if brief else None)
 
 
-def _line(drafter: str, rows: int, part: pd.DataFrame, oracle: Mapping[int, float]) -> Line:
-    """`oracle`: its pooled pass reduction by rows, where it was run."""
-    replayed = bool(part["replayed"].iloc[0])
-    tasks, seconds = part["task"].tolist(), part["decode_s"].sum()
-    verify_passes = part["verify_passes"].sum()
-    reduction = pooled_ratio(part["baseline_passes"].tolist(), part["passes"].tolist())
-    return Line(
-        drafter=drafter,
-        rows=rows,
-        prompts=len(part),
-        passes=float(part["passes"].mean()),
-        reduction=ratio(part["baseline_passes"].tolist(), part["passes"].tolist(), tasks),
-        pooled_reduction=reduction,
-        of_oracle=reduction / oracle.get(rows, math.nan),
-        draft_ms=float(1000 * part["draft_s"].sum() / verify_passes),
-        tokens_per_s=math.nan if replayed else float(part["new_tokens"].sum() / seconds),
-        speedup=NOT_MEASURED if replayed else ratio(part["baseline_s"].tolist(), part["decode_s"].tolist(), tasks),
-        accuracy=_accuracy(part),
-        exact_match=float(part["exact_match"].mean()),
-        ties=int(part["tie"].sum()),
-        bugs=int(part["bug"].sum()),
-        rows_per_pass=float(part["rows_used"].sum() / verify_passes),
-        tokens_per_pass=float(part["new_tokens"].sum() / part["passes"].sum()),
-        acceptance=acceptance(part["depths"].tolist()),
-        draft_share=math.nan if replayed else float(part["draft_s"].sum() / seconds),
-        verify_share=math.nan if replayed else float(part["verify_s"].sum() / seconds),
-        host_share=math.nan if replayed else float(part["host_s"].sum() / seconds),
-    )
+SETTING: list[Column[tuple[Part, Any]]] = [
+    Column("T", lambda x: f"{x[0].setting.temperature:g}"),
+    Column("rule", lambda x: x[0].setting.rule, left=True),
+]
+PLAIN: list[Column[tuple[Part, Line]]] = [
+    *SETTING,
+    Column("passes", lambda x: f"{x[1].passes:.1f}" + x[1].lacks),
+    Column("tokens/pass", lambda x: f"{x[1].tokens_per_pass:.2f}"),
+    Column("tokens/s", lambda x: _or_dash(x[1].tokens_per_s, 0)),
+    Column("accuracy", lambda x: "-" if math.isnan(x[1].accuracy.value) else _interval(x[1].accuracy)),
+]
+PLAIN_TASKS: list[Column[tuple[Part, Baseline]]] = [*SETTING, *_lifted(BASELINES)]
 
 
-def _accuracy(part: pd.DataFrame) -> Interval:
-    """Over the tasks that have a score."""
-    scored = part[part["score"].notna()]
-    return mean(scored["score"].tolist(), scored["task"].tolist()) if len(scored) else NOT_MEASURED
+@dataclass(frozen=True)
+class Section:
+    """A table of methods under its title, and the settings it is of. `plain`: none of these has drafts."""
+
+    title: str
+    columns: list[Column[tuple[Part, Line]]]
+    parts: list[Part]
+    plain: bool
+
+    @property
+    def rows(self) -> list[tuple[Part, Line]]:
+        return [(part, line) for part in self.parts for line in part.lines]
 
 
-def _baseline(task: str, part: pd.DataFrame) -> Baseline:
-    prefill = part["prefill_s"].sum()
-    return Baseline(
-        task=task,
-        prompts=len(part),
-        accuracy=float(part["score"].mean()),
-        tokens=float(part["new_tokens"].mean()),
-        passes=float(part["passes"].mean()),
-        prefill_share=_share(prefill, prefill + part["decode_s"].sum()),
-        out_of_room=int((part["finish"] == "length").sum()),
-        empty=int(part["empty"].sum()),
-        repetitive=int(part["repetitive"].sum()),
-        stale_tokens=_share(part["stale_tokens"].sum(), part["stale_commits"].sum()),
-        stale_choices=_share(part["stale_choices"].sum(), part["stale_steps"].sum()),
-    )
+def methods(part: Part) -> list[Column[Line]]:
+    """Of its table of methods: a replay has no times but the drafter's own."""
+    return REPLAYED if part.setting.replayed else METHODS
+
+
+def note(part: Part) -> str:
+    """What those columns mean."""
+    return REPLAYED_NOTE if part.setting.replayed else METHODS_NOTE
+
+
+def sections(made: Sequence[Part]) -> Iterator[Section]:
+    """A table for each setting with drafts; those that were decoded without any are lines of one table a target."""
+    plain: dict[str, list[Part]] = {}
+    for part in made:
+        if any(line.drafter != "none" for line in part.lines):
+            yield Section(part.setting.title, _lifted(methods(part)), [part], plain=False)
+        else:
+            plain.setdefault(part.setting.place, []).append(part)
+    for place, of in plain.items():
+        yield Section(f"{place}, without drafts", PLAIN, of, plain=True)
 
 
 def terminal(title: str, columns: Sequence[Column[T]], rows: Sequence[T], width: int) -> Table:
@@ -305,42 +196,39 @@ def _plain(text: str) -> str:
 
 def csv(made: Sequence[Part]) -> str:
     """All methods of all settings as one CSV, figures unrounded."""
-    records = [
-        {
-            "target": part.setting.target,
-            "context": part.setting.context,
-            "temperature": part.setting.temperature,
-            "rule": part.setting.rule,
-            "drafter": x.drafter,
-            "rows": x.rows,
-            "prompts": x.prompts,
-            "passes": x.passes,
-            **_spread("pass_reduction", x.reduction),
-            "pooled_pass_reduction": x.pooled_reduction,
-            "of_oracle": x.of_oracle,
-            "draft_ms": x.draft_ms,
-            "tokens_per_s": x.tokens_per_s,
-            **_spread("speedup", x.speedup),
-            **_spread("accuracy", x.accuracy),
-            "exact_match": x.exact_match,
-            "numeric_ties": x.ties,
-            "bugs": x.bugs,
-            "rows_per_pass": x.rows_per_pass,
-            "tokens_per_pass": x.tokens_per_pass,
-            "steps_per_pass": x.acceptance.steps_per_pass,
-            "steps_per_pass_by_request": x.acceptance.steps_per_pass_by_request,
-            "draft_share": x.draft_share,
-            "verify_share": x.verify_share,
-            "host_share": x.host_share,
-        }
-        for part in made
-        for x in part.lines
-    ]
-    return str(pd.DataFrame(records).to_csv(index=False))
+    return str(pd.DataFrame(record(part, line) for part in made for line in part.lines).to_csv(index=False))
 
 
-def _share(part: float, whole: float) -> float:
-    return float(part / whole) if whole else math.nan
+def record(part: Part, x: Line) -> dict[str, Any]:
+    """All figures of a line, unrounded, by name."""
+    return {
+        "target": part.setting.target,
+        "context": part.setting.context,
+        "temperature": part.setting.temperature,
+        "rule": part.setting.rule,
+        "drafter": x.drafter,
+        "rows": x.rows,
+        "prompts": x.prompts,
+        "passes": x.passes,
+        **_spread("pass_reduction", x.reduction),
+        "pooled_pass_reduction": x.pooled_reduction,
+        "of_oracle": x.of_oracle,
+        "draft_ms": x.draft_ms,
+        "tokens_per_s": x.tokens_per_s,
+        **_spread("speedup", x.speedup),
+        **_spread("accuracy", x.accuracy),
+        "exact_match": x.exact_match,
+        "numeric_ties": x.ties,
+        "bugs": x.bugs,
+        "without": ", ".join(x.missing),
+        "rows_per_pass": x.rows_per_pass,
+        "tokens_per_pass": x.tokens_per_pass,
+        "steps_per_pass": x.acceptance.steps_per_pass,
+        "steps_per_pass_by_request": x.acceptance.steps_per_pass_by_request,
+        "draft_share": x.draft_share,
+        "verify_share": x.verify_share,
+        "host_share": x.host_share,
+    }
 
 
 def _phases(x: Line) -> str:

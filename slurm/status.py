@@ -169,7 +169,7 @@ def told(one: Trouble) -> Iterator[Text]:
     yield Text(f"{one.state} ", "red").append(f"{one.bundle.title}: {names}", "default")
     yield Text("  " + "; ".join(filter(None, [one.reason, one.ending])))
     if one.log:
-        yield Text(f"  {one.log}", overflow="fold")
+        yield Text(f"  {one.log}", no_wrap=True, overflow="ignore")  # to be copied from the terminal
         yield Text(f"  > {one.last}", "dim", overflow="fold")
 
 

@@ -30,6 +30,9 @@ from suite.store import Store
 REQUEUES = 100
 """How often a job may go back to the queue at its time limit, as long as it gets on."""
 
+DEAF = 'sh -c \'trap "" USR2 TERM; exec "$@"\' sh'
+"""A process dies of these signals until it has handlers: a job that is preempted as it starts would not come back."""
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -157,7 +160,7 @@ def executor(
 ) -> submitit.SlurmExecutor:
     """What writes the batch file. `after`: the jobs to wait for, as sbatch has it."""
     python = f"{cluster.container} python3" if cluster.container else shlex.quote(sys.executable)
-    made = submitit.SlurmExecutor(submission.logs, max_num_timeout=REQUEUES, python=python)
+    made = submitit.SlurmExecutor(submission.logs, max_num_timeout=REQUEUES, python=f"{DEAF} {python}")
     given = {"partition", "account", "qos", "constraint", "gres"} & {key for key, value in asked if value}
     made.update_parameters(
         job_name=name,

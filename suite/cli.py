@@ -356,7 +356,7 @@ def status(
                 live.update(screen, refresh=True)
     else:
         for screen in looks if watch else [next(looks)]:
-            show.print(screen)
+            show.print(screen, crop=False)
     show.print(f"results: {escape(str(store.root))}", soft_wrap=True)
 
 
@@ -401,22 +401,41 @@ def rescore_(grid_name: GridName, results: Results = HERE, drafter: Added = None
 def report(
     grid_name: GridName, results: Results = HERE, drafter: Added = None, replayed: Replayed = False, on: On = ""
 ) -> None:
-    """Tables of what is done, here and as Markdown and CSV beside the results."""
-    from reports import report as reports
-    from reports import tables
-
+    """Tables of what is done, here; and tables, figures, claims and a page with all of it beside the results."""
     wanted, store = _open(grid_name, results, drafter, replayed, on, reading=True)
-    path, made = reports.write(wanted.name, wanted.about, store, wanted.cells())
-    for part in made:
-        show.print(tables.terminal(part.setting.title, part.columns, part.lines, show.width), "")
-    for note in dict.fromkeys(part.note for part in made) or ["nothing is done yet"]:
+    with aside.status("reporting") as status:
+        from reports import report as reports
+        from reports import tables
+
+        command = f"spotbench {'replay' if wanted.device == 'replay' else 'run'} {Path(grid_name).name}"
+        path, made = reports.write(wanted.name, wanted.about, store, wanted.cells(), command, status.update)
+    for section in tables.sections(made):
+        show.print(tables.terminal(section.title, section.columns, section.rows, show.width), "")
+    for note in dict.fromkeys(map(tables.note, made)) or ["nothing is done yet"]:
         show.print(note, style="dim")
     missing = sum(not store.done(cell) for cell in wanted.cells())
     if made and missing:
         show.print(
             f"[yellow]incomplete[/]: {missing} of {len(wanted.cells())} cells are not done, and not in the tables"
         )
-    show.print(f"results: {escape(str(store.root))}\nreport:  {escape(str(path))}", soft_wrap=True)
+    show.print(
+        f"results: {escape(str(store.root))}\nreport:  {escape(str(path.with_name('index.html')))}", soft_wrap=True
+    )
+
+
+@app.command("track")
+def track_(grid_name: GridName, results: Results = HERE, drafter: Added = None, replayed: Replayed = False) -> None:
+    """Mirror finished cells, and the figures of the report, as Weights & Biases runs in the folder of the results.
+
+    Offline unless WANDB_MODE is set; `wandb sync` uploads them. What is there already is left alone.
+    """
+    wanted, store = _open(grid_name, results, drafter, replayed)
+    with aside.status("tracking"):
+        from reports import track as tracks
+        from suite import tracking
+
+        logged = tracking.mirror(tracks.runs(wanted.name, store, wanted.cells()), store.root, _warn)
+    show.print(f"{logged} new runs in {escape(str(store.root / 'wandb'))}", soft_wrap=True)
 
 
 @app.command("new-drafter")
@@ -565,7 +584,7 @@ def compare(
     work = partial(replay.replay_bundle, store=store, root=traces, allow_code_execution=wanted.allow_code_execution)
     _each(wanted, wanted.bundles(), store, work, 1)
     for one in comparing.compare(store, wanted, mine):
-        show.print(tables.terminal(one.part.setting.title, one.part.columns, one.part.lines, show.width), "")
+        show.print(tables.terminal(one.part.setting.title, tables.methods(one.part), one.part.lines, show.width), "")
         show.print(tables.terminal(f"{mine} against each", comparing.AGAINST, one.duels, show.width), "")
     show.print(f"{tables.REPLAYED_NOTE} {comparing.NOTE}", style="dim")
     _fail_on(store, wanted.cells())

@@ -97,7 +97,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class Step:
-    """One verify pass of one prompt, for the prompts whose steps are kept."""
+    """One verify pass of one prompt, for the prompts whose steps are kept.
+
+    `committed`: the positions of `block` that each of its steps filled, accepted drafts first, the target's own step
+    last. `rejected`: the positions that one path of drafts filled beyond that.
+    """
 
     doc_id: int
     number: int
@@ -106,6 +110,9 @@ class Step:
     draft_s: float
     verify_s: float
     host_s: float
+    block: int = 0
+    committed: list[list[int]] = field(default_factory=list)
+    rejected: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ from suite.decoding.decode import Pass
 from suite.decoding.state import State, Visit
 from suite.errors import UserError
 from suite.measure import degenerate
-from suite.records import Manifest, Sample
-from suite.runner import Progress, fail, room, session_of, turns_of
+from suite.measure.passes import as_steps
+from suite.records import Manifest, Sample, Step
+from suite.runner import STEPS_KEPT, Progress, fail, room, session_of, turns_of
 from suite.store import Store
 from suite.targets import catalog, checkpoint
 from suite.trace import PromptTrace, Split, Trace
@@ -75,13 +76,13 @@ def replay_bundle(
                 progress(f"{task.name} T={bundle.baseline.temperature:g} {name}", n, len(groups))
                 at(*cells)
                 try:
-                    samples = _samples(cells, dict(bundle.files), prompts, found)
+                    made = _samples(cells, dict(bundle.files), prompts, found)
                 except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a drafter does, the others go on
                     for cell in cells:
                         fail(store, cell, error)
                     continue
                 for cell in cells:
-                    store.finish(cell, _manifest(cell, found, task.metric, started), samples[cell], [], task.metric)
+                    store.finish(cell, _manifest(cell, found, task.metric, started), *made[cell], task.metric)
             progress(task.name, len(groups), len(groups))
     if complete := all(map(store.done, bundle.cells)):
         store.clear(bundle)
@@ -135,22 +136,25 @@ class _Remembering(Drafter):
 
 def _samples(
     cells: Sequence[Cell], files: Mapping[str, str], prompts: Sequence[PromptTrace], found: Trace
-) -> dict[Cell, list[Sample]]:
+) -> dict[Cell, tuple[list[Sample], list[Step]]]:
     """Of one drafter at several budgets. Where it is asked once for all, its time is that of the largest."""
     drafter = drafters.make(cells[0].drafter, files.get(cells[0].drafter, ""))
     drafter.attach(cells[0].target, found.header.policy)
     descending = sorted(cells, key=lambda cell: -cell.rows)
     once = _Remembering(drafter) if drafter.nested else None
-    samples: dict[Cell, list[Sample]] = {cell: [] for cell in cells}
-    for one in prompts:
+    made: dict[Cell, tuple[list[Sample], list[Step]]] = {cell: ([], []) for cell in cells}
+    for n, one in enumerate(prompts):
         if once:
             once.forget()
         for cell in descending:
             passes = trace.replay(one, found.header, once or drafter, cell.rows)
             if once and cell != descending[0]:
                 passes = [replace(p, draft_s=0.0) for p in passes]
-            samples[cell].append(_sample(cell, one, passes))
-    return samples
+            samples, steps = made[cell]
+            samples.append(_sample(cell, one, passes))
+            if n < STEPS_KEPT:
+                steps += as_steps(one.doc_id, passes, one.visits)
+    return made
 
 
 def _sample(cell: Cell, one: PromptTrace, passes: Sequence[Pass]) -> Sample:

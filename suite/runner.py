@@ -21,6 +21,7 @@ from suite.decoding.rules import parse_rule
 from suite.errors import UserError
 from suite.measure import degenerate
 from suite.measure.lossless import diverge
+from suite.measure.passes import as_steps
 from suite.measure.stale import StaleWatch
 from suite.records import Manifest, Sample, Stale, Step, Visit
 from suite.store import Store
@@ -279,10 +280,7 @@ class Session:
                 continue
             samples[cell.id] = sample
             if n < STEPS_KEPT:
-                steps[cell.id] = [
-                    Step(request.doc_id, k, p.rows, p.depth, p.draft_s, p.verify_s, p.host_s)
-                    for k, p in enumerate(one.passes)
-                ]
+                steps[cell.id] = as_steps(request.doc_id, one.passes, one.visits)
         return Visit(request.doc_id, samples, steps, self.weights, self.task.version), failures
 
     def _sample(

@@ -1,11 +1,8 @@
 """`spotbench trace`: one decode, pass by pass, as a grid of block positions."""
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
@@ -13,47 +10,19 @@ from rich.text import Text
 import drafters
 from suite import runner, store
 from suite.cells import Cell
-from suite.decoding.decode import Decoded, Pass, decode
+from suite.decoding.decode import Decoded, decode
 from suite.decoding.noise import request_seed
-from suite.decoding.state import MASK, State
+from suite.decoding.state import MASK
 from suite.errors import UserError
+from suite.measure.passes import Block, Kind, Mark, blocks
 from suite.store import Store
 from suite.targets.base import Target
 
-Kind = Literal["own", "accepted", "rejected", "open", "earlier"]
 STYLES: dict[Kind, str] = {"own": "bold", "accepted": "green", "rejected": "red", "open": "dim", "earlier": ""}
 LONGEST = 6
 """Columns of a token that are shown."""
 GAP = 1
 """Columns between two positions; one more sets the labels apart."""
-
-
-@dataclass(frozen=True)
-class Mark:
-    """What one pass meant for one position. `token`: committed or drafted there, MASK where neither."""
-
-    kind: Kind
-    token: int = MASK
-
-
-@dataclass(frozen=True)
-class Line:
-    """One verify pass: its number in the decode, rows, accepted depth, and a mark for each position of the block."""
-
-    number: int
-    rows: int
-    depth: int
-    marks: tuple[Mark, ...]
-
-
-@dataclass(frozen=True)
-class Block:
-    """A block's passes, the state it was given in (the prompt's tail may fill some of it), and what it became."""
-
-    index: int
-    given: State
-    lines: list[Line]
-    state: State
 
 
 def find(results: Path, cell: str, grid: str = "*") -> tuple[Store, Cell]:
@@ -92,7 +61,7 @@ def trace(place: Store, cell: Cell, source: str, prompt: str, width: int) -> Ite
     yield Text(_counts(done))
     yield Text("the answer is the stored one" if same else "this is NOT the stored answer", "" if same else "red")
     yield from legend()
-    for block in blocks(done):
+    for block in blocks(done.passes, done.visits):
         yield Text()
         yield from grid(block, lambda token: spelled(target, token), width)
 
@@ -107,23 +76,6 @@ def legend() -> list[Text]:
         ("earlier", "", "(blank) committed earlier"),
     ]
     return [Text(f"  {mark:6}", STYLES[kind]).append(f" {meaning}", "default not bold") for kind, mark, meaning in told]
-
-
-def blocks(done: Decoded) -> list[Block]:
-    """A decode, block by block."""
-    visits = deque(done.visits)
-    found: dict[int, Block] = {}
-    for number, one in enumerate(done.passes, 1):
-        begun = one.states[0]
-        block, after = visits.popleft()
-        if after == begun:  # its first token was decided ahead of its first pass
-            begun = (MASK,) * len(begun)
-            block, after = visits.popleft()
-        path = [after, *(visits.popleft()[1] for _ in range(one.depth))]
-        before = found.get(block, Block(block, begun, [], ()))
-        line = Line(number, one.rows, one.depth, tuple(_marks(one, path)))
-        found[block] = Block(block, before.given, [*before.lines, line], path[-1])
-    return list(found.values())
 
 
 def grid(block: Block, spell: Callable[[int], str], width: int) -> Iterator[Text]:
@@ -160,36 +112,6 @@ def spelled(target: Target, token: int) -> str:
     if token in target.spec.stop_ids:
         return "<end>"
     return _plain(text.strip(" ") or text.replace(" ", "␣")) or f"<{token}>"
-
-
-def _marks(one: Pass, path: Sequence[State]) -> Iterator[Mark]:
-    """Args: `path`: the states that the pass reached, the last one by the target's own step."""
-    begun, after = one.states[0], path[-1]
-    accepted = path[-2] if len(path) > 1 else begun
-    rejected = _rejected(one.states[1:], after)
-    for i, token in enumerate(begun):
-        if token != MASK:
-            yield Mark("earlier")
-        elif accepted[i] != MASK:
-            yield Mark("accepted", accepted[i])
-        elif after[i] != MASK:
-            yield Mark("own", after[i])
-        elif rejected and rejected[i] != MASK:
-            yield Mark("rejected", rejected[i])
-        else:
-            yield Mark("open")
-
-
-def _rejected(drafts: Sequence[State], after: State) -> State | None:
-    """The first draft that fills a position which the pass left open, as far as later drafts go on from it."""
-    last: State | None = None
-    for state in drafts:
-        if last is None:
-            if any(old == MASK != new for old, new in zip(after, state, strict=True)):
-                last = state
-        elif all(old in (MASK, new) for old, new in zip(last, state, strict=True)):
-            last = state
-    return last
 
 
 def _written(mark: Mark, spell: Callable[[int], str]) -> str:

@@ -3,7 +3,8 @@
     results/<machine>/<grid>/<cell id>/{manifest.json, samples.jsonl, steps.jsonl, result.json, failures/*.json}
     results/<machine>/<grid>/<cell id>/scores/<number>.json                  later scores, which count; the last one
     results/<machine>/<grid>/partial/<bundle id>.<code>/<process>.{jsonl, at}      while a bundle runs
-    results/<machine>/<grid>/{report.md, report.csv, claims.md, figures/}              made anew from the cells
+    results/<machine>/<grid>/{index.html, report.md, report.csv, claims.md, figures/, paper/, frame.parquet, wandb/}
+                                                                             made anew from the cells
 
 Finished files appear whole or not at all (temporary name, fsync, link: the first writer wins) and are never
 written again. `manifest.json` comes first, so that leftovers tell what they are of; `result.json` comes last
@@ -17,7 +18,7 @@ import os
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -104,17 +105,42 @@ class Store:
 
     def read(self, cell: Cell) -> Finished:
         """Raises UserError when a file is damaged, missing, or of a newer schema."""
+        result, content = self._content(cell)
+        manifest = _parse(self.root / cell.id / "manifest.json", content["manifest.json"], dict)
+        samples = [Sample.from_json(json.loads(line)) for line in content["samples.jsonl"].splitlines()]
+        if numbers := self._rescorings(cell):
+            path = self.root / cell.id / "scores" / f"{numbers[-1]}.json"
+            manifest, samples = _rescored(path, manifest, samples, result)
+        return Finished(Cell.from_json(manifest["cell"]), manifest, samples, result)
+
+    def steps(self, cell: Cell) -> list[Step]:
+        """The passes of the prompts whose steps are kept. Raises UserError as `read` does."""
+        _, content = self._content(cell)
+        return [Step(**json.loads(line)) for line in content["steps.jsonl"].splitlines()]
+
+    def stamp(self, cell: Cell) -> str:
+        """What changes when a file of the cell does; empty while it is not DONE."""
+        folder = str(self.root / cell.id)
+        try:
+            found = [os.stat(f"{folder}/{name}") for name in ("result.json", *CONTENT)]
+        except FileNotFoundError:
+            return ""
+        files = "-".join(f"{one.st_mtime_ns:x}.{one.st_size:x}" for one in found)
+        return f"{files}-{len(self._rescorings(cell))}"
+
+    def _content(self, cell: Cell) -> tuple[Result, dict[str, bytes]]:
+        """The result of a cell and the files that it vouches for."""
         folder = self.root / cell.id
         result = _load(folder / "result.json", Result.from_json)
         if result.cell_id != cell.id:
             raise UserError(f"{folder}: holds the result of {result.cell_id}; remove the folder and run again")
+        content = {}
         for name in CONTENT:
-            if result.files.get(name, {}).get("sha256") != _sha256(folder / name):
-                raise UserError(f"{folder / name}: damaged or missing; remove the folder {folder.name} and run again")
-        manifest, samples = _load(folder / "manifest.json", dict), _samples(folder)
-        if numbers := self._rescorings(cell):
-            manifest, samples = _rescored(folder / "scores" / f"{numbers[-1]}.json", manifest, samples, result)
-        return Finished(Cell.from_json(manifest["cell"]), manifest, samples, result)
+            path = folder / name
+            content[name] = path.read_bytes() if path.exists() else b""
+            if result.files.get(name, {}).get("sha256") != hashlib.sha256(content[name]).hexdigest():
+                raise UserError(f"{path}: damaged or missing; remove the folder {folder.name} and run again")
+        return result, content
 
     def rescore(self, cell: Cell, scores: Scores) -> None:
         """Publish scores that count from now on; earlier ones stay beside them."""
@@ -197,6 +223,12 @@ class Store:
             replace_file(path, content.encode() if isinstance(content, str) else content)
         return path
 
+    def clear_report(self, folder: str, keep: Collection[str]) -> None:
+        """Remove what an earlier report wrote to a folder and this one did not."""
+        for path in (self.root / folder).glob("*"):
+            if path.name not in keep:
+                path.unlink(missing_ok=True)
+
     def _partial(self, bundle: Bundle) -> Path:
         # The code's hash keeps a cell from mixing what two versions of the code measured.
         return self.root / "partial" / f"{bundle.id}.{code_hash()}"
@@ -234,10 +266,19 @@ def _empty(folder: Path) -> None:
 
 def _load(path: Path, parse: Callable[[dict[str, Any]], T]) -> T:
     try:
-        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return _parse(path, path.read_bytes(), parse)
+    except OSError as error:
+        raise UserError(
+            f"{path}: not a result file ({type(error).__name__}: {error}); remove its folder and run again"
+        ) from error
+
+
+def _parse(path: Path, content: bytes, parse: Callable[[dict[str, Any]], T]) -> T:
+    try:
+        values: dict[str, Any] = json.loads(content)
         if (schema := int(values["schema"])) <= records.SCHEMA:
             return parse(values)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise UserError(f"{path}: not a result file ({reason}); remove its folder and run again") from error
     raise UserError(f"{path}: written by schema {schema}, this spotbench reads up to {records.SCHEMA}; upgrade it")

@@ -30,6 +30,15 @@ def pooled_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> 
     return float(np.sum(numerators) / np.sum(denominators))
 
 
+def share(parts: Sequence[float], wholes: Sequence[float], groups: Sequence[str] | None = None) -> Interval:
+    """Sum of the parts over the sum of the wholes, a pair for each prompt."""
+    weights = _resample(_labels(groups, len(parts)))
+    counted, of = np.asarray(parts, float), np.asarray(wholes, float)
+    with np.errstate(invalid="ignore"):
+        resampled = (weights @ counted) / (weights @ of)
+    return Interval(pooled_ratio(parts, wholes), *_ends(resampled[~np.isnan(resampled)]))
+
+
 def mean(values: Sequence[float], groups: Sequence[str] | None = None) -> Interval:
     """Mean over prompts."""
     data = np.asarray(values, float)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from reports import claims, frame, tables
+from reports import claims, frame, pooled
 from suite.records import Stale
 from suite.store import Store
 from tests.suite.tiny_grid import finish, made_cell, made_sample
@@ -20,7 +20,9 @@ def rows(folder: Path, *, tiny: bool, stale: int = 19, passes: int = 1, rule: st
     for cell in cells:
         made = [made_sample(n, baseline_passes=8, **samples[cell.drafter]) for n in range(4)]
         finish(store, cell, made, settings=settings)
-    return {row.claim.id: row for row in claims.rows(list(tables.parts(frame.build(store, cells))))}
+    return {
+        row.claim.id: row for row in claims.rows(list(pooled.parts(frame.build(store, cells))), "spotbench run mine")
+    }
 
 
 def test_every_claim_has_a_line_measured_or_not(tmp_path: Path) -> None:
@@ -33,17 +35,18 @@ def test_every_claim_has_a_line_measured_or_not(tmp_path: Path) -> None:
 def test_a_published_model_gets_a_verdict(tmp_path: Path) -> None:
     good = rows(tmp_path / "good", tiny=False)
     assert good["C1"].measured.startswith("95.0%")
-    assert good["C2"].measured.startswith("up to 8.00x [8.00, 8.00]")
+    assert (good["C2"].measured, good["C2"].interval) == ("up to 8.00x", "[8, 8]")
+    assert (good["C2"].where, good["C2"].command) == ("tiny-sdar-b16, T = 1, exact, 3 rows", "spotbench run mine")
     assert {good[name].verdict for name in ("C1", "C2", "C4")} == {"reproduced"}
     bad = rows(tmp_path / "bad", tiny=False, stale=17, passes=5)
-    assert {bad[name].verdict for name in ("C1", "C2", "C4")} == {"not in this grid"}
+    assert {bad[name].verdict for name in ("C1", "C2", "C4")} == {"not reproduced in this grid"}
     assert "in 0 of 1 comparisons" in bad["C4"].measured
     assert "behind in 1" in bad["C4"].measured
 
 
 def test_a_look_alike_gets_none_and_is_called_one(tmp_path: Path) -> None:
     for row in rows(tmp_path, tiny=True).values():
-        assert row.verdict in ("not measurable on look-alikes", "-")
+        assert row.verdict.startswith("not measurable here: ")
         assert ("look-alike" in row.measured) == (row.measured != claims.NOTHING)
 
 

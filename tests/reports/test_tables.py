@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from reports import frame, report, tables
-from reports.tables import Line, Part
+from reports import frame, pooled, report, tables
+from reports.pooled import Line, Part
 from suite.cells import Cell
 from suite.store import Store
 from tests.suite.tiny_grid import divergence, finish, made_cell, made_manifest, made_sample
@@ -22,7 +23,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def parts_of(store: Store, cells: list[Cell]) -> list[Part]:
-    return list(tables.parts(frame.build(store, cells)))
+    return list(pooled.parts(frame.build(store, cells)))
 
 
 def lines_of(store: Store, cells: list[Cell]) -> dict[str, Line]:
@@ -130,7 +131,7 @@ def test_markdown_and_csv_hold_the_same_figures(store: Store) -> None:
         ]
 
 
-TEXT = ("target", "context", "rule", "drafter")
+TEXT = ("target", "context", "rule", "drafter", "without")
 HOSTILE = ["a|b", "a\nb", "| x |\n|---|", "[red]", "[/red]", "`code`", "<b>", "a\\|b", "…", "长" * 5]
 
 
@@ -144,7 +145,7 @@ def test_a_name_cannot_break_a_table(name: str, store: Store) -> None:
     path, (part,) = report.write("tiny", "", store, [base, cell])
     for table in markdown_tables(path.read_text()):
         assert len({cells_in(line) for line in table}) == 1, table
-    assert [len(table) for table in markdown_tables(path.read_text())] == [4, 4, 3]
+    assert [len(table) for table in markdown_tables(path.read_text())] == [4, 3, 3]
     screen = io.StringIO()
     Console(file=screen, width=100).print(tables.terminal(part.setting.title, tables.METHODS, part.lines, 100))
     if "\n" not in name:
@@ -187,7 +188,7 @@ def test_a_look_alike_is_called_one_wherever_it_is_shown(store: Store) -> None:
     finish(store, made_cell("none"), [plain(0, 10)])
     path, (part,) = report.write("tiny", "", store, [made_cell("none")])
     assert "look-alike" in part.setting.title
-    assert part.setting.title in path.read_text()
+    assert part.setting.place in path.read_text()
 
 
 def test_the_report_is_the_same_whenever_it_is_made(store: Store) -> None:
@@ -222,3 +223,46 @@ def test_accuracy_is_of_the_tasks_that_have_a_score(store: Store) -> None:
     line = lines_of(store, [scored, speed])["chain"]
     assert (line.prompts, line.accuracy.value) == (8, 0.5)
     assert "| - | 100.0% |" in tables.markdown(tables.METHODS, [lines_of(store, [speed])["chain"]])
+
+
+def test_rules_without_drafts_are_lines_of_one_table_for_each_target(store: Store) -> None:
+    cells = [
+        made_cell("none", target=target, rule=rule, temperature=temperature)
+        for target in ("tiny-sdar-b16", "tiny-llada")
+        for rule in ("exact", "fixed(2)", "threshold(0.9)")
+        for temperature in (0.0, 1.0)
+    ]
+    for n, cell in enumerate(cells):
+        finish(store, cell, [plain(0, 10 + n)])
+    path, made = report.write("rules", "", store, cells)
+    sections = list(tables.sections(made))
+    assert [(one.plain, len(one.rows)) for one in sections] == [(True, 6), (True, 6)]
+    assert [len(table) for table in markdown_tables(path.read_text())] == [8, 8, 8, 8]
+    shown = "".join(column.show(sections[0].rows[1]) + " " for column in sections[0].columns[:3])
+    assert shown == "1 exact 11.0 "
+
+
+def test_the_page_has_all_that_lies_beside_it_and_names_stay_text(store: Store) -> None:
+    cells = [
+        made_cell("none"),
+        *(replace(made_cell(), drafter="<script>alert(1)</script>", rows=rows) for rows in (3, 9)),
+    ]
+    for n, cell in enumerate(cells):
+        finish(store, cell, [drafted(k, 12 + k, 12 + k - n) for k in range(3)])
+    store.write_report("figures/of-an-earlier-grid.png", b"")
+    report.write("<b>mine</b>", "about & it", store, cells)
+    assert not (store.root / "figures" / "of-an-earlier-grid.png").exists()
+    page = (store.root / "index.html").read_text()
+    assert "<script" not in page and "<b>mine" not in page and "about &amp; it" in page
+    links = set(re.findall(r"(?:href|src)=([^ >]+)", page))
+    assert {"report.md", "report.csv", "claims.md", "paper/paper.tex", "figures/reduction-exact.png"} < links
+    assert {link for link in links if not (store.root / link).exists()} == set()
+    assert "look-alike" in page
+
+
+def test_results_of_two_versions_of_the_code_say_so(store: Store) -> None:
+    cells = [made_cell("none"), made_cell("chain")]
+    finish(store, cells[0], [plain(0, 10)])
+    finish(store, cells[1], [drafted(0, 10, 5)], code="c2")
+    assert "2 versions of the code" in report.write("tiny", "", store, cells)[0].read_text()
+    assert "2 versions of the code" in (store.root / "index.html").read_text()

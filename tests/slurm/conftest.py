@@ -24,6 +24,9 @@ class Lab:
     def ask(self, *command: str) -> str:
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
+    def state(self, job: str) -> str:
+        return self.ask("squeue", "--noheader", f"--jobs={job}", "-o", "%T").strip()
+
     def pid_of_slurmd(self, node: str) -> int:
         """Of the pids that up.sh wrote down: munged, slurmctld, then one a node."""
         return int((self.prefix / "pids").read_text().split()[2 + int(node[1:]) - 1])

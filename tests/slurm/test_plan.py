@@ -36,6 +36,7 @@ def grid_of(**changes: object) -> Grid:
     )  # fmt: skip
 
 
+@hypothesis.settings(max_examples=30)
 @hypothesis.given(
     seeds=st.integers(1, 30), longest=st.integers(1, 8), room=st.integers(0, 70), two=st.booleans(), data=st.data()
 )

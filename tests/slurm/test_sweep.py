@@ -128,7 +128,10 @@ def test_every_cell_is_done_or_failed_for_a_reason(
 
     until(lambda: all((tmp_path / "faults" / "at" / str(seed)).exists() for seed in WAITING))
     lab.ask("scancel", at(tmp_path, CANCELLED)[0])
-    lab.ask("scontrol", "update", f"jobid={at(tmp_path, LATE)[0]}", "timelimit=1")
+    late = at(tmp_path, LATE)[0]
+    lab.ask("scontrol", "update", f"jobid={late}", "timelimit=1")
+    until(lambda: lab.state(late) != "RUNNING")
+    lab.ask("scontrol", "update", f"jobid={late}", "timelimit=20")
     stray = at(tmp_path, NODE)[1]
     os.kill(lab.pid_of_slurmd(at(tmp_path, NODE)[2]), signal.SIGKILL)
     preempt(lab, at(tmp_path, TOLD))
@@ -138,7 +141,10 @@ def test_every_cell_is_done_or_failed_for_a_reason(
 
     assert (store.root / "report.md").exists(), "failures hold no report back"
     after = states()
-    assert {seed for seed, found in after.items() if found != {State.DONE}} == {RAISES, EXITS, MEMORY, CANCELLED, FULL}
+    unfinished = {seed for seed, found in after.items() if found != {State.DONE}}
+    assert unfinished == {RAISES, EXITS, MEMORY, CANCELLED, FULL}, (
+        "what Slurm took back into the queue went on by itself"
+    )
     assert [after[seed] - {State.DONE} for seed in (RAISES, EXITS, MEMORY, CANCELLED, FULL)] == [
         {State.FAILED}, {State.LOST}, {State.LOST}, {State.LOST}, {State.FAILED},
     ]  # fmt: skip
@@ -175,7 +181,7 @@ def preempt(lab: Lab, waiting: tuple[str, int, str]) -> None:
     """Take the node of a job for one of a higher partition."""
     job, _, node = waiting
     lab.ask("sbatch", "--partition=batch", f"--nodelist={node}", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
-    until(lambda: lab.ask("squeue", "--noheader", f"--jobs={job}", "-o", "%T").strip() != "RUNNING")
+    until(lambda: lab.state(job) != "RUNNING")
 
 
 def no_cell_ran_after_it_was_done(folder: Path, store: Store) -> bool:

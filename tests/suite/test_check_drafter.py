@@ -146,7 +146,9 @@ def test_the_template_passes_in_every_setting_and_stands_where_chain_does(tmp_pa
 
 def test_the_example_of_the_page_passes(quick: None, tmp_path: Path) -> None:
     page = (Path(drafters.__file__).parent / "README.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    example, card = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    imports, method = card.split("\n\n")
+    example = f"{imports}\n{example}\n{method}"
     (tmp_path / "example.py").write_text(example)
     (name,) = re.findall(r"class (\w+)\(Drafter\)", example)
     (found,) = check(f"{tmp_path / 'example.py'}:{name}")

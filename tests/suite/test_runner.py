@@ -76,7 +76,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[tuple[int, .
 def cells_of(results: Path, name: str = "tiny") -> dict[str, bytes]:
     """All that was measured: every file but the reports."""
     found = contents(store_of(results, name).root)
-    return {path: data for path, data in found.items() if "/" in path and not path.startswith("figures/")}
+    return {path: data for path, data in found.items() if "/" in path and not path.startswith(("figures/", "paper/"))}
 
 
 def quiet(what: str, done: int, total: int) -> None:

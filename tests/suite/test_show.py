@@ -15,7 +15,7 @@ from suite.decoding.decode import Decoded, Pass, decode
 from suite.decoding.policy import Policy
 from suite.decoding.rules import Exact, Fixed, Threshold
 from suite.decoding.state import MASK, State
-from suite.show import Block, Mark
+from suite.measure.passes import Block, Mark, as_steps, blocks
 from tests.suite.tiny_grid import TinyRun, finish_grid, spotbench, store_of
 from tests.toy import SIZE, ToyTarget
 
@@ -25,6 +25,10 @@ WORDS = {3: "the", 4: "cat", 5: "sat", 6: "[/red]", 7: "a very long one"}
 
 def lines(block: Block, width: int) -> list[str]:
     return [line.plain for line in show.grid(block, WORDS.__getitem__, width)]
+
+
+def blocks_of(done: Decoded) -> list[Block]:
+    return blocks(done.passes, done.visits)
 
 
 def one_pass(*states: State, depth: int = 0) -> Pass:
@@ -46,7 +50,7 @@ def made() -> Decoded:
 
 
 def test_a_decode_is_a_row_for_each_pass_and_a_column_for_each_position() -> None:
-    (block,) = show.blocks(made())
+    (block,) = blocks_of(made())
     assert lines(block, 80) == [
         "block 2: 3 passes, the prompt fills it up to position 0",
         "pass rows accepted  1        2        3        4",
@@ -57,8 +61,18 @@ def test_a_decode_is_a_row_for_each_pass_and_a_column_for_each_position() -> Non
     ]
 
 
+def test_what_is_kept_of_a_pass_is_its_steps_in_order_and_what_was_rejected() -> None:
+    kept = as_steps(7, made().passes, made().visits)
+    assert [(step.doc_id, step.number, step.block, step.rows, step.depth) for step in kept] == [
+        (7, 0, 2, 1, 0),
+        (7, 1, 2, 3, 1),
+        (7, 2, 2, 1, 0),
+    ]
+    assert [(step.committed, step.rejected) for step in kept] == [([[1]], []), ([[2], [3]], [4]), ([[4]], [])]
+
+
 def test_positions_that_do_not_fit_side_by_side_are_shown_in_bands() -> None:
-    (block,) = show.blocks(made())
+    (block,) = blocks_of(made())
     assert lines(block, 40) == [
         "block 2: 3 passes, the prompt fills it up to position 0",
         "pass rows accepted  1        2",
@@ -77,7 +91,7 @@ def test_positions_that_do_not_fit_side_by_side_are_shown_in_bands() -> None:
 
 def test_without_drafts_there_is_nothing_to_say_of_rows() -> None:
     done = Decoded(visits=[(0, (M, 4)), (0, (3, 4))], passes=[one_pass((M, M)), one_pass((M, 4))])
-    (block,) = show.blocks(done)
+    (block,) = blocks_of(done)
     assert lines(block, 80) == [
         "block 0: 2 passes",
         "pass  0     1",
@@ -91,7 +105,7 @@ def test_a_token_that_was_decided_ahead_belongs_to_no_pass() -> None:
     done = Decoded(
         visits=[(0, (3, M, M)), (0, (3, M, 5)), (0, (3, 4, 5))], passes=[one_pass((3, M, M)), one_pass((3, M, 5))]
     )
-    (block,) = show.blocks(done)
+    (block,) = blocks_of(done)
     assert block.given == (M, M, M)
     assert [line.marks for line in block.lines] == [
         (Mark("earlier"), Mark("open"), Mark("own", 5)),
@@ -114,7 +128,7 @@ def test_every_position_is_committed_once_and_no_line_is_too_wide(
     target, policy = ToyTarget(salt=salt, smooth=smooth), Policy(SIZE, 9, rule)
     future = decode(target, prompt, policy, drafters.make("none")).visits
     done = decode(target, prompt, policy, drafters.make(name), 5, future=future)
-    shown = show.blocks(done)
+    shown = blocks_of(done)
     assert sum(len(block.lines) for block in shown) == len(done.passes)
     for block in shown:
         for i, given_ in enumerate(block.given):

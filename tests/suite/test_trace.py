@@ -16,6 +16,7 @@ from suite.decoding.decode import decode
 from suite.errors import UserError
 from suite.targets.base import Target
 from suite.trace import Header, PromptTrace, Trace
+from tasks import answers
 from tasks.harness import Request
 from tests.drafters.traces import TRAIN
 from tests.toy import ToyTarget
@@ -85,7 +86,7 @@ def test_what_is_read_is_what_was_recorded(tmp_path: Path) -> None:
     assert again.doc_ids() == [0, 1, 2]
     for n in range(3):
         alone = trace.record_one(made.header, toy, request(n))
-        text = toy.decode(alone.tokens)
+        text = answers.read(toy, request(n).prompt, alone.tokens, request(n).until).text
         assert_equal(again.read(n), replace(alone, text=text, scores={"length": float(len(text))}))
 
 
