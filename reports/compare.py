@@ -40,7 +40,14 @@ class Comparison:
 
 
 def plan(
-    name: str, target: str, tasks: list[str], rule: str, temperatures: list[float], rows: list[int], prompts: int
+    name: str,
+    target: str,
+    tasks: list[str],
+    rule: str,
+    temperatures: list[float],
+    rows: list[int],
+    prompts: int,
+    allow_code_execution: bool,
 ) -> Grid:
     """The grid of a drafter beside the shipped ones that draft for this target and rule.
 
@@ -63,7 +70,7 @@ def plan(
         rows=rows,
         prompts=prompts,
         device="replay",
-        allow_code_execution=True,  # of the tasks that the user named, or the tiny ones; in the sandbox
+        allow_code_execution=allow_code_execution or spec.tiny,  # as the shipped grids of tiny targets, in the sandbox
     )
 
 

@@ -4,6 +4,7 @@ Everything that comes from an entry goes through Jinja's escaping or, as JSON, t
 makes text of it. The page's own style and script are the only markup that is taken as it is.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ def render(entries: Sequence[Entry]) -> str:
     entries = sorted(entries, key=lambda entry: (*_order(entry, entries), entry.drafter))
     rows = board.rows(entries)
     usual = _usual(rows)
+    shared = Counter((row.setting, row.rank) for row in rows)
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     environment.trim_blocks = environment.lstrip_blocks = True
     return environment.get_template("leaderboard.html").render(
@@ -45,7 +47,7 @@ def render(entries: Sequence[Entry]) -> str:
         any_tiny=any(entry.tiny for entry in entries),
         date=max(entry.origin.date for entry in entries),
         usual=usual,
-        shown=[row for row in rows if not row.task and row.rows == usual],
+        shown=[(row, shared[row.setting, row.rank] > 1) for row in rows if not row.task and row.rows == usual],
     )
 
 

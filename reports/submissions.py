@@ -64,7 +64,7 @@ def make(
     return made
 
 
-def validate(entry: Entry, traces: Path, file: str, progress: Progress) -> None:
+def validate(entry: Entry, traces: Path, file: str, allow_code_execution: bool, progress: Progress) -> None:
     """Make an entry again from the traces, which are recorded where they are missing.
 
     `file`: the `file.py:Class` of a drafter that is one. Raises UserError with the first field that differs.
@@ -78,6 +78,7 @@ def validate(entry: Entry, traces: Path, file: str, progress: Progress) -> None:
     drafter = _attached(name, file, settings, entry.temperatures[0])
     _same("code", entry.code, code_hash(drafter), "stale: ")
     _same("card", entry.card.model_dump(), _card(name, drafter).model_dump(), "stale: ")
+    allow = allow_code_execution or catalog.spec(settings.target).tiny  # as the shipped grids do, in the sandbox
     wanted = grid.of(
         name="validate",
         targets=[settings.target],
@@ -92,13 +93,13 @@ def validate(entry: Entry, traces: Path, file: str, progress: Progress) -> None:
         top_p=settings.top_p,
         commit=settings.commit,
         device="replay",
-        allow_code_execution=True,  # as in the grid that the entry is from; only where a trace is missing
+        allow_code_execution=allow,
         **({"contexts": [settings.context]} if settings.context != "cached" else {}),
     )
     with tempfile.TemporaryDirectory() as scratch:
         store = Store(Path(scratch))
         for bundle in wanted.bundles():
-            replay_bundle(bundle, store, traces, True, progress)
+            replay_bundle(bundle, store, traces, allow, progress)
         for cell in wanted.cells():
             if failures := store.failed(cell):
                 raise UserError(f"{cell.task} T={cell.temperature:g} {cell.rows} rows: {failures[-1].line}")

@@ -566,6 +566,7 @@ def compare(
     temperature: Annotated[list[float], typer.Option(help="May be given again.")] = [0.0, 1.0],  # noqa: B006
     rows: Annotated[list[int], typer.Option(help="The budget; may be given again.")] = [9],  # noqa: B006
     prompts: Annotated[int, typer.Option(min=1, help="Of each task. A leaderboard wants 100.")] = 25,
+    allow_code_execution: bool = False,
     entry: Annotated[Path | None, typer.Option(help="Write what a leaderboard takes to this file.")] = None,
     results: Results = HERE,
     traces: Traces = RECORDED,
@@ -578,9 +579,9 @@ def compare(
         from suite import machine, replay
         from suite.store import Store
 
-        wanted = comparing.plan(drafter, target, task or [], rule, temperature, rows, prompts)
+        wanted = comparing.plan(drafter, target, task or [], rule, temperature, rows, prompts, allow_code_execution)
     mine, store = wanted.drafters[-1], Store(results / machine.name() / wanted.name)
-    work = partial(replay.replay_bundle, store=store, root=traces, allow_code_execution=True)
+    work = partial(replay.replay_bundle, store=store, root=traces, allow_code_execution=wanted.allow_code_execution)
     _each(wanted, wanted.bundles(), store, work, 1)
     for one in comparing.compare(store, wanted, mine):
         show.print(tables.terminal(one.part.setting.title, tables.methods(one.part), one.part.lines, show.width), "")
@@ -650,6 +651,7 @@ def board_validate(
         str, typer.Option(metavar="FILE:CLASS", help="The drafter, where it is a class in a file.")
     ] = "",
     traces: Traces = RECORDED,
+    allow_code_execution: bool = False,
 ) -> None:
     """Make entries again from traces, recording those that are missing; fail on the first that is not the same."""
     with _starting():
@@ -660,7 +662,7 @@ def board_validate(
         one = read(path)
         with _telling(path.name, 1) as begin:
             try:
-                submissions.validate(one, traces, drafter, begin(0, 0))
+                submissions.validate(one, traces, drafter, allow_code_execution, begin(0, 0))
             except UserError as error:
                 raise UserError(f"{path}: {error}") from error
         show.print(f"[green]ok[/] {escape(str(path))}: all but its times was measured again", soft_wrap=True)

@@ -480,7 +480,7 @@
     drawChart();
   }
 
-  for (const id of ["filters", "view", "csv"]) $(id).hidden = false;
+  for (const id of ["filters", "view", "legend", "csv"]) $(id).hidden = false;
   $("filters").addEventListener("submit", (event) => event.preventDefault());
   $("csv").addEventListener("click", download);
   $("more").addEventListener("click", () => { whole = true; draw(); });

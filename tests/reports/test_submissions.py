@@ -48,7 +48,7 @@ class Bench:
         path = self.home / "changed.json"
         path.write_text(json.dumps(changed))
         try:
-            submissions.validate(entry.read(path), self.home / "traces", drafter, lambda *_: None)
+            submissions.validate(entry.read(path), self.home / "traces", drafter, False, lambda *_: None)
         except UserError as error:
             return str(error)
         return ""
@@ -127,7 +127,7 @@ def test_entries_made_here_are_valid(bench: Bench) -> None:
 
 
 def test_missing_traces_are_recorded(bench: Bench, tmp_path: Path) -> None:
-    submissions.validate(bench.entries["chain"], tmp_path / "traces", "", lambda *_: None)
+    submissions.validate(bench.entries["chain"], tmp_path / "traces", "", False, lambda *_: None)
     assert list((tmp_path / "traces").glob("*/trace.json"))
 
 

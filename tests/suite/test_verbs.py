@@ -255,7 +255,7 @@ def test_no_figure_is_cut_off_on_a_terminal(
 
 def test_reading_results_needs_neither_torch_nor_transformers() -> None:
     program = (
-        "import sys, reports.report, suite.store, suite.check\n"
+        "import sys, reports.report, reports.leaderboard, suite.store, suite.check\n"
         "sys.exit(bool({'torch', 'transformers', 'lm_eval'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
