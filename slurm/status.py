@@ -79,7 +79,7 @@ def planned(plan: Plan) -> RenderableType:
     if plan.chunks:
         unit = "GPU hours" if gpus else "core hours"
         lines.append(
-            f"GPUs and time limit: of a job; hours: {unit}, at most by the time limits, about by the sizes of things (suite/estimate.py)"
+            f"GPUs and time limit: of a job; hours: {unit}, at most by the time limits, about by suite/estimate.py"
         )
     else:
         lines.append("nothing to submit" + ("; --retry takes what failed" if states[State.FAILED] else ""))
