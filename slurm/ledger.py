@@ -81,7 +81,7 @@ class Submission:
 
 
 def new(root: Path, grid: str, code: str, arrays: list[tuple[str, ...]]) -> Submission:
-    name = f"{datetime.now(UTC):{STAMP}}-{uuid.uuid4().hex[:6]}"
+    name = f"{datetime.now(UTC):{STAMP}.%f}-{uuid.uuid4().hex[:6]}"
     return Submission(root, name, code, tuple(Array(f"{grid}.{name}.{n}", ids) for n, ids in enumerate(arrays)))
 
 

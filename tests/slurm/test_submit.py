@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from slurm import cluster, ledger
-from suite import grid
+from suite import cli, grid
 from suite.machine import code_hash
 from suite.store import Store
 from tests.slurm import fakes
@@ -76,6 +76,12 @@ export SUBMITIT_EXECUTOR=slurm
 srun --unbuffered --output LOGS/%A_%a_%t_log.out --error LOGS/%A_%a_%t_log.err --cpus-per-task=4 --cpu-bind=none \
 sh -c 'trap "" USR2 TERM; exec "$@"' sh apptainer exec image.sif python3 -u -m submitit.core._submit LOGS
 """
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wide enough for names not to fold, whatever terminal the tests run in."""
+    monkeypatch.setattr(cli.show, "width", 120)
 
 
 @pytest.fixture

@@ -141,8 +141,9 @@ def test_messages_of_others_are_shown_as_they_are(made: Made) -> None:
     assert "second line" not in found.out
 
 
-def test_plan_and_status_count(made: Made) -> None:
+def test_plan_and_status_count(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     file, results, store, cells = made
+    monkeypatch.setattr(cli.show, "width", 120)
     finish_grid(store, cells[:2])
     assert "3 cells in 1 bundles, 2 done" in spotbench("plan", file, "--results", results).out
     status = spotbench("status", file, "--results", results).out.splitlines()
@@ -196,8 +197,9 @@ def test_targets_that_this_machine_lacks_are_no_fault_and_come_with_the_command(
     assert "which six it took is not known to us" in spotbench("list", "targets").out
 
 
-def test_the_counts_of_a_run_in_progress_are_shown(made: Made) -> None:
+def test_the_counts_of_a_run_in_progress_are_shown(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     file, results, store, cells = made
+    monkeypatch.setattr(cli.show, "width", 120)
     (bundle,) = grid.read(str(file)).bundles()
     for process, doc_id in [("p", 0), ("p", 1), ("q", 1)]:
         store.append(bundle, Visit(doc_id, {cells[0].id: made_sample(doc_id)}), process)
