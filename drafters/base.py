@@ -47,8 +47,8 @@ class DraftView:
     log_probs: Tensor
     token_ids: Tensor
     seed: int
-    _scores: dict[int | None, Tensor] = field(default_factory=dict, repr=False)
-    _choices: dict[int | None, Choice] = field(default_factory=dict, repr=False)
+    _scores: dict[int | None, Tensor] = field(default_factory=dict, init=False, repr=False)
+    _choices: dict[int | None, Choice] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def offset(self) -> int:

@@ -7,6 +7,7 @@ import hypothesis
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests share the cores already
+os.environ.pop("COLUMNS", None)  # which pytest-xdist sets: tables are as wide as where there is no terminal
 
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")

@@ -64,11 +64,11 @@ def test_what_was_filled_before_the_view_may_be_left_out(temperature: float) -> 
 def test_the_drawn_token_is_the_coupled_one() -> None:
     """At a temperature the features change with the noise of the step; uncoupled ones and those at T = 0 do not."""
     view = views(temperature=1.0)[0]
-    other = replace(view, seed=view.seed + 1, _choices={})
+    other = replace(view, seed=view.seed + 1)
     assert not Reader(view)([view.state]).equal(Reader(other)([view.state]))
     assert Reader(view, coupled=False)([view.state]).equal(Reader(other, coupled=False)([view.state]))
     cold = views()[0]
-    assert Reader(cold)([cold.state]).equal(Reader(replace(cold, seed=9, _choices={}))([cold.state]))
+    assert Reader(cold)([cold.state]).equal(Reader(replace(cold, seed=9))([cold.state]))
 
 
 def test_an_untrained_network_drafts_in_the_order_of_best_first() -> None:

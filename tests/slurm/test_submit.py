@@ -135,7 +135,7 @@ def test_the_batch_file(fake: FakeSlurm, sweep: Sweep, monkeypatch: pytest.Monke
 def test_what_would_be_submitted_is_shown_and_nothing_done(fake: FakeSlurm, sweep: Sweep) -> None:
     file, site, store = sweep
     out = spotbench("submit", file, "--cluster", site, "--dry-run").out
-    assert out.splitlines()[1].split() == ["tiny-sdar-b16", "15", "5", "2", "1", "1-02:03:04", "130.3", "h", "?"]
+    assert out.splitlines()[1].split() == ["tiny-sdar-b16", "15", "5", "2", "1", "1-02:03:04", "130.3", "h", "0.1", "h"]
     assert "15 cells: 15 missing" in out
     assert not fake.scripts()
     assert not store.root.exists()
