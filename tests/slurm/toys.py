@@ -104,7 +104,7 @@ def misbehave(folder: Path, seed: int) -> None:
     except (FileNotFoundError, FileExistsError):
         return
     hoard = b"x" * 2**31 if what == "memory" else b""  # noqa: F841 - held while it waits
-    for _ in range(3000):
+    for _ in range(12_000):  # as long as the tests wait for anything: what waits must not go on by itself
         if not order.exists():
             return
         time.sleep(0.1)
