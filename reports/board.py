@@ -76,7 +76,7 @@ def shared_ranks(intervals: Sequence[Interval | Spread]) -> list[int]:
 
     As in a race, whoever follows three that share the first rank is the fourth.
     """
-    order = sorted(range(len(intervals)), key=lambda n: (-intervals[n].low, -intervals[n].value))
+    order = sorted(range(len(intervals)), key=lambda n: (-intervals[n].low, -intervals[n].high))
     ranks = [0] * len(intervals)
     leader = 0
     for place, n in enumerate(order):

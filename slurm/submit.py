@@ -199,9 +199,7 @@ def _forget(store: Store, chunk: Chunk) -> None:
     """Give those that were given up another chance."""
     for bundle in chunk.bundles:
         died = store.deaths(bundle)
-        for cell in bundle.cells:
-            if died[cell.id] >= deaths.LIMIT and cell.id in chunk.cells[bundle.id]:
-                store.forget_deaths(bundle, cell)
+        store.forget_deaths(bundle, {cell for cell in chunk.cells[bundle.id] if died[cell] >= deaths.LIMIT})
 
 
 def _seconds(bundle: Bundle, cells: frozenset[str]) -> float:

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -13,7 +13,7 @@ from suite.cells import Cell
 from suite.files import writing
 
 LIMIT = 3
-"""How many processes a cell may kill before it is given up."""
+"""How many processes a cell may kill, with no prompt of it done in between, before it is given up."""
 
 At = Callable[..., None]
 """Called with the cells that are at work from here on."""
@@ -54,10 +54,10 @@ def count(folder: Path) -> Counter[str]:
     return Counter(cell for cells in _left(folder).values() for cell in cells)
 
 
-def forget(folder: Path, cell: Cell) -> None:
-    """As if no process had died at `cell`."""
-    for path, cells in _left(folder).items():
-        if cell.id in cells:
+def forget(folder: Path, cells: Collection[str], but: str = "") -> None:
+    """As if no process had died at any of `cells`, ids; `but` this process, which still lives."""
+    for path, at in _left(folder).items():
+        if path.stem != but and not set(at).isdisjoint(cells):
             path.unlink(missing_ok=True)
 
 

@@ -113,6 +113,7 @@ class _Run:
         self.session.at = self.at
         version = (self.session.weights, self.session.task.version)
         self.visited = [v for v in self.store.visits(self.bundle) if (v.weights, v.task) == version]
+        self.died = set(self.store.deaths(self.bundle))
 
     def turn(self, cells: Sequence[Cell]) -> None:
         """Run some of the cells together."""
@@ -140,6 +141,9 @@ class _Run:
                 methods = [method for method in methods if method.cell not in failures]
                 store.append(self.bundle, visit, self.process)
                 self.visited.append(visit)
+                if lived := self.died & {baseline.id, *visit.samples}:  # they get on, however slowly
+                    store.forget_deaths(self.bundle, lived, but=self.process)
+                    self.died -= lived
         self.progress(f"writing {baseline.task}", len(requests), len(requests))
         for method in methods:
             samples, steps = _collect(method.cell, self.visited)

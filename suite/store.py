@@ -178,9 +178,9 @@ class Store:
         """How many processes died at each cell of an unfinished bundle, by the cell's id."""
         return deaths.count(self._partial(bundle))
 
-    def forget_deaths(self, bundle: Bundle, cell: Cell) -> None:
-        """Give a cell that was given up another chance."""
-        deaths.forget(self._partial(bundle), cell)
+    def forget_deaths(self, bundle: Bundle, cells: Collection[str], but: str = "") -> None:
+        """Give cells, by their ids, another chance; what `but`, a process that still lives, is at stays known."""
+        deaths.forget(self._partial(bundle), cells, but)
 
     def finish(self, cell: Cell, manifest: Manifest, samples: list[Sample], steps: list[Step], metric: str) -> None:
         """Publish what a cell came to, and with that make it DONE."""

@@ -22,7 +22,7 @@ INTERVALS = st.lists(
 @given(INTERVALS)
 def test_ranks_follow_the_lower_bound_and_are_shared_by_those_that_overlap_the_first(intervals: list[Spread]) -> None:
     ranks = shared_ranks(intervals)
-    order = sorted(range(len(intervals)), key=lambda n: (ranks[n], -intervals[n].low))
+    order = sorted(range(len(intervals)), key=lambda n: (ranks[n], -intervals[n].low, -intervals[n].high))
     lows = [intervals[n].low for n in order]
     assert lows == sorted(lows, reverse=True), "never a better rank for a lower bound"
     for rank in set(ranks):

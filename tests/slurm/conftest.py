@@ -51,9 +51,10 @@ def lab() -> Iterator[Lab]:
         pytest.skip("a Slurm of one's own needs root")
     prefix = Path(tempfile.mkdtemp(prefix="slurm-lab-"))
     prefix.chmod(0o755)  # as munge wants it of all folders above its socket
+    lane = 100 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])  # each worker of pytest has a Slurm of its own
     knobs = {
         "INSTALL": "0", "GPUS": "2", "MAX_ARRAY": "25", "SLURMD_TIMEOUT": "10", "GRACE": "3",
-        "CTLD_PORT": "36817", "NODE_PORT0": "37000",
+        "CTLD_PORT": str(36817 + lane), "NODE_PORT0": str(37000 + lane),
     }  # fmt: skip
     subprocess.run([LAB / "up.sh", prefix], check=True, env=os.environ | knobs, stdin=subprocess.DEVNULL)
     before = os.environ.get("SLURM_CONF")

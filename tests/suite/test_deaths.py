@@ -10,7 +10,8 @@ import pytest
 from suite import deaths, runner
 from suite.cells import Bundle
 from suite.store import Store
-from tests.suite.tiny_grid import finish, made_bundle, made_sample
+from tests.slurm import toys
+from tests.suite.tiny_grid import finish, made_bundle, made_cell, made_sample
 
 BUNDLE = made_bundle("chain", "oracle", "random")
 BASELINE, CHAIN, ORACLE, RANDOM = BUNDLE.cells
@@ -73,8 +74,36 @@ def test_a_cell_is_given_up_and_its_neighbours_are_not(tmp_path: Path) -> None:
         assert runner.turns_of(BUNDLE, store) == [[BASELINE, ORACLE, RANDOM]]
     (failure,) = store.failed(CHAIN)
     assert failure.line.startswith("GivenUpError: it killed 3 processes")
-    store.forget_deaths(BUNDLE, CHAIN)
+    store.forget_deaths(BUNDLE, [CHAIN.id])
     assert runner.turns_of(BUNDLE, store) == [[*BUNDLE.cells]]
+
+
+def test_a_cell_that_gets_on_between_two_deaths_is_not_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something else kills a process now and then, say for want of memory."""
+    mortal = tmp_path / "mortal.py"
+    mortal.write_text(
+        "import os\nfrom drafters import Drafter\n\n\nclass Mortal(Drafter):\n    prompts = 0\n\n"
+        "    def start(self, future):\n        self.prompts += 1\n        if self.prompts == 3:\n"
+        "            os._exit(9)\n\n    def propose(self, view, rows):\n        return []\n"
+    )
+    monkeypatch.setattr(runner.load, "load", toys.load)
+    monkeypatch.setattr("tasks.harness.load", lambda name: toys.ToyTask())
+    name, store = f"{mortal}:Mortal", Store(tmp_path / "results")
+    cells = tuple(made_cell(drafter, prompts=6) for drafter in ("none", name))
+    bundle = Bundle(cells[0], cells, files=((name, name),))
+    for prompt in range(1, 6):  # the warm-up is its first, a prompt the second, the third is its last
+        child = os.fork()
+        if not child:
+            try:
+                runner.run_bundle(bundle, store, False, lambda *_: None)
+            finally:
+                os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+        assert len({visit.doc_id for visit in store.visits(bundle) if cells[1].id in visit.samples}) == prompt
+        assert store.deaths(bundle)[cells[1].id] == 1
+    assert runner.run_bundle(bundle, store, False, lambda *_: None)
 
 
 def test_a_bundle_whose_baseline_kills_is_given_up(tmp_path: Path) -> None:
