@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,26 +48,22 @@ def watched(path: Path) -> Iterator[At]:
         path.unlink(missing_ok=True)
 
 
-def count(folder: Path) -> Counter[str]:
-    """How many processes died at each cell, by its id."""
-    return Counter(cell for cells in _left(folder).values() for cell in cells)
+def left(folder: Path) -> dict[str, list[str]]:
+    """The ids of the cells that processes died at, or are at now, by their names."""
+    found = {}
+    for path in folder.glob("*.at"):
+        try:
+            found[path.stem] = path.read_text(encoding="utf-8").split()
+        except FileNotFoundError:  # its process has just ended
+            continue
+    return found
 
 
 def forget(folder: Path, cells: Collection[str], but: str = "") -> None:
     """As if no process had died at any of `cells`, ids; `but` this process, which still lives."""
-    for path, at in _left(folder).items():
-        if path.stem != but and not set(at).isdisjoint(cells):
-            path.unlink(missing_ok=True)
-
-
-def _left(folder: Path) -> dict[Path, list[str]]:
-    found = {}
-    for path in folder.glob("*.at"):
-        try:
-            found[path] = path.read_text(encoding="utf-8").split()
-        except FileNotFoundError:  # its process has just ended
-            continue
-    return found
+    for process, at in left(folder).items():
+        if process != but and not set(at).isdisjoint(cells):
+            (folder / f"{process}.at").unlink(missing_ok=True)
 
 
 @contextmanager
