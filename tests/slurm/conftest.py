@@ -1,10 +1,11 @@
-"""A real Slurm on this machine: four nodes that share it."""
+"""A real Slurm on this machine, whose nodes share it."""
 
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,9 @@ import slurm
 LAB = Path(slurm.__file__).parent / "lab"
 ROOT = Path(slurm.__file__).parent.parent
 NEEDED = ("slurmctld", "slurmd", "sbatch", "munged")
+PACKAGES = "slurmctld slurmd slurm-client munge slurmdbd slurm-wlm-mysql-plugin mariadb-server"
+LANE = 200 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+"""Ports, of which each worker of pytest has its own."""
 
 
 @dataclass(frozen=True)
@@ -40,29 +44,38 @@ class Lab:
         self.ask("scontrol", "reconfigure")
 
 
-@pytest.fixture(scope="session")
-def lab() -> Iterator[Lab]:
-    missing = [name for name in NEEDED if shutil.which(name) is None]
+@contextmanager
+def brought_up(needed: Sequence[str], **knobs: str) -> Iterator[Lab]:
+    """A Slurm of one's own for as long as this lasts, and the one that Slurm's commands speak to."""
+    missing = [name for name in needed if shutil.which(name) is None]
     if missing:
-        pytest.skip(
-            f"no Slurm here ({', '.join(missing)} missing): apt-get install slurmctld slurmd slurm-client munge"
-        )
+        pytest.skip(f"no Slurm here ({', '.join(missing)} missing): apt-get install {PACKAGES}")
     if os.getuid():
         pytest.skip("a Slurm of one's own needs root")
     prefix = Path(tempfile.mkdtemp(prefix="slurm-lab-"))
     prefix.chmod(0o755)  # as munge wants it of all folders above its socket
-    lane = 100 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])  # each worker of pytest has a Slurm of its own
-    knobs = {
-        "INSTALL": "0", "GPUS": "2", "MAX_ARRAY": "25", "SLURMD_TIMEOUT": "10", "GRACE": "3",
-        "CTLD_PORT": str(36817 + lane), "NODE_PORT0": str(37000 + lane),
-    }  # fmt: skip
-    subprocess.run([LAB / "up.sh", prefix], check=True, env=os.environ | knobs, stdin=subprocess.DEVNULL)
-    before = os.environ.get("SLURM_CONF")
-    os.environ["SLURM_CONF"] = str(prefix / "slurm.conf")
+    subprocess.run(
+        [LAB / "up.sh", prefix], check=True, env=os.environ | {"INSTALL": "0"} | knobs, stdin=subprocess.DEVNULL
+    )
     try:
-        yield Lab(prefix)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SLURM_CONF", str(prefix / "slurm.conf"))
+            yield Lab(prefix)
     finally:
-        os.environ.pop("SLURM_CONF")
-        if before:
-            os.environ["SLURM_CONF"] = before
         subprocess.run([LAB / "down.sh", prefix], check=True, stdin=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    knobs = {"GPUS": "2", "MAX_ARRAY": "25", "SLURMD_TIMEOUT": "10", "GRACE": "3"}
+    with brought_up(NEEDED, **knobs, CTLD_PORT=str(36817 + LANE), NODE_PORT0=str(37000 + LANE)) as one:
+        yield one
+
+
+@pytest.fixture
+def lab_with_accounts() -> Iterator[Lab]:
+    """It has a slurmdbd, and one node."""
+    names = ("CTLD_PORT", "DBD_PORT", "DB_PORT", "NODE_PORT0")
+    ports = {name: str(36917 + LANE + n) for n, name in enumerate(names)}
+    with brought_up((*NEEDED, "slurmdbd", "mariadbd"), DBD="1", NODES="1", **ports) as one:
+        yield one

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -47,7 +47,7 @@ def cluster_file(folder: Path, **changes: str) -> Path:
     return file
 
 
-def grid_file(folder: Path, seeds: range) -> Path:
+def grid_file(folder: Path, seeds: Sequence[int]) -> Path:
     (folder / "faulty.py").write_text(toys.DRAFTER)
     file = folder / "sweep.toml"
     file.write_text(
@@ -175,6 +175,27 @@ def test_every_cell_is_done_or_failed_for_a_reason(
     for cell in cells:
         if cell.id not in failed:
             assert contents(store, cell.id) == contents(calm, cell.id)
+
+
+def test_accounts_or_none_the_same_is_seen(tmp_path: Path, lab_with_accounts: Lab) -> None:
+    """All else here is done without slurmdbd."""
+    site, file, results = cluster_file(tmp_path), grid_file(tmp_path, [RAISES, EXITS, CANCELLED]), tmp_path / "results"
+    (tmp_path / "faults" / str(CANCELLED)).write_text("wait")
+
+    def submit(*more: str) -> int:
+        ran = spotbench("submit", file, "--cluster", site, "--results", results, *more)
+        assert ran.code == 0, ran.err
+        return submitted(ran.out)
+
+    assert submit() == 3 * 3
+    until(lambda: (tmp_path / "faults" / "at" / str(CANCELLED)).exists())
+    lab_with_accounts.ask("scancel", at(tmp_path, CANCELLED)[0])
+    until(lambda: idle(lab_with_accounts))
+    assert "CANCELLED" in lab_with_accounts.ask("sacct", "--noheader", "--allocations", "--format=state%20")
+    told = " ".join(spotbench("status", file, "--results", results).out.split())
+    for reason in ("DraftError: drafter Faulty", "exit code 9", "ended as CANCELLED"):
+        assert reason in told
+    assert submit("--dry-run") == 2 * 3, "what exited and what was cancelled"
 
 
 def preempt(lab: Lab, waiting: tuple[str, int, str]) -> None:
