@@ -9,19 +9,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import drafters
 import tasks.harness
 from drafters.base import Drafter, DraftView
-from suite import machine, records, trace
+from suite import records, trace
 from suite.cells import Bundle, Cell
 from suite.decoding.decode import Pass
 from suite.decoding.state import State, Visit
 from suite.errors import UserError
 from suite.measure import degenerate
 from suite.measure.passes import as_steps
-from suite.records import Manifest, Sample, Step
-from suite.runner import STEPS_KEPT, Progress, fail, room, session_of, turns_of
+from suite.records import Sample, Step
+from suite.runner import STEPS_KEPT, Progress, fail, manifest, room, session_of, turns_of
 from suite.store import Store
 from suite.targets import catalog, checkpoint
 from suite.trace import PromptTrace, Split, Trace
@@ -82,7 +83,8 @@ def replay_bundle(
                         fail(store, cell, error)
                     continue
                 for cell in cells:
-                    store.finish(cell, _manifest(cell, found, task.metric, started), *made[cell], task.metric)
+                    told = manifest(cell, _settings(cell, found, task.metric), started)
+                    store.finish(cell, told, *made[cell], task.metric)
             progress(task.name, len(groups), len(groups))
     if complete := all(map(store.done, bundle.cells)):
         store.clear(bundle)
@@ -185,29 +187,17 @@ def _sample(cell: Cell, one: PromptTrace, passes: Sequence[Pass]) -> Sample:
     )
 
 
-def _manifest(cell: Cell, found: Trace, metric: str, started: str) -> Manifest:
+def _settings(cell: Cell, found: Trace, metric: str) -> dict[str, Any]:
     header = found.header
-    return Manifest(
-        schema=records.SCHEMA,
-        cell_id=cell.id,
-        cell=records.as_json(cell),
-        settings={
-            "block_size": header.block_size,
-            "max_new_tokens": header.max_new_tokens,
-            "confidence": header.confidence,
-            "family": catalog.spec(cell.target).family.name if cell.target in catalog.CATALOG else "",
-            "task_version": header.task_version,
-            "metric": metric,
-            "weights": header.weights,
-            "tiny": cell.target in catalog.CATALOG and catalog.spec(cell.target).tiny,
-            "replayed": True,
-            "trace_dtype": header.dtype,
-        },
-        versions=machine.versions(),
-        code=machine.code_hash(),
-        hardware=machine.hardware(),
-        attempts=1,
-        peak_memory_mib=machine.peak_memory_mib(),
-        started=started,
-        finished=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
+    return {
+        "block_size": header.block_size,
+        "max_new_tokens": header.max_new_tokens,
+        "confidence": header.confidence,
+        "family": catalog.spec(cell.target).family.name if cell.target in catalog.CATALOG else "",
+        "task_version": header.task_version,
+        "metric": metric,
+        "weights": header.weights,
+        "tiny": cell.target in catalog.CATALOG and catalog.spec(cell.target).tiny,
+        "replayed": True,
+        "trace_dtype": header.dtype,
+    }

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import torch
 
@@ -147,8 +148,9 @@ class _Run:
         self.progress(f"writing {baseline.task}", len(requests), len(requests))
         for method in methods:
             samples, steps = _collect(method.cell, self.visited)
-            manifest = self.session.manifest(method.cell, self.started, max(1, store.attempts(self.bundle)))
-            store.finish(method.cell, manifest, samples, steps, self.session.task.metric)
+            attempts = max(1, store.attempts(self.bundle))
+            told = manifest(method.cell, self.session.settings(), self.started, attempts)
+            store.finish(method.cell, told, samples, steps, self.session.task.metric)
 
     def _methods(self, cells: Sequence[Cell]) -> list[Method]:
         methods, files = [], dict(self.bundle.files)
@@ -335,31 +337,37 @@ class Session:
         decode(self.target, prompt, self.policy, self.baseline.drafter, seed=seed, watch=watch)
         return watch.counts
 
-    def manifest(self, cell: Cell, started: str, attempts: int) -> Manifest:
-        return Manifest(
-            schema=records.SCHEMA,
-            cell_id=cell.id,
-            cell=records.as_json(cell),
-            settings={
-                "block_size": self.policy.block_size,
-                "max_new_tokens": self.policy.max_new_tokens,
-                "confidence": self.policy.confidence,
-                "family": self.target.spec.family.name,
-                "task_version": self.task.version,
-                "metric": self.task.metric,
-                "sandbox": sandbox.walls().told if self.task.executes_code else "",
-                "weights": self.weights,
-                "tiny": self.target.spec.tiny,
-                "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
-            },
-            versions=machine.versions(),
-            code=machine.code_hash(),
-            hardware=machine.hardware(),
-            attempts=attempts,
-            peak_memory_mib=machine.peak_memory_mib(),
-            started=started,
-            finished=datetime.now(UTC).isoformat(timespec="seconds"),
-        )
+    def settings(self) -> dict[str, Any]:
+        """What a manifest says besides the cell."""
+        return {
+            "block_size": self.policy.block_size,
+            "max_new_tokens": self.policy.max_new_tokens,
+            "confidence": self.policy.confidence,
+            "family": self.target.spec.family.name,
+            "task_version": self.task.version,
+            "metric": self.task.metric,
+            "sandbox": sandbox.walls().told if self.task.executes_code else "",
+            "weights": self.weights,
+            "tiny": self.target.spec.tiny,
+            "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+        }
+
+
+def manifest(cell: Cell, settings: dict[str, Any], started: str, attempts: int = 1) -> Manifest:
+    """Of a cell that this process has brought to its end."""
+    return Manifest(
+        schema=records.SCHEMA,
+        cell_id=cell.id,
+        cell=records.as_json(cell),
+        settings=settings,
+        versions=machine.versions(),
+        code=machine.code_hash(),
+        hardware=machine.hardware(),
+        attempts=attempts,
+        peak_memory_mib=machine.peak_memory_mib(),
+        started=started,
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
 
 
 def _unanswered(request: Request, prompt_tokens: int, fault: str) -> Sample:
