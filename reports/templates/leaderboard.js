@@ -190,7 +190,7 @@
   function barScale(rows) {
     const ends = rows.flatMap((row) => [row.reduction_low, row.reduction_high]);
     const low = Math.min(1, ...ends), high = Math.max(1.5, ...ends);
-    return { low, high, x: (value) => 10 + ((value - low) / (high - low)) * (BAR - 20) };
+    return { low, high, x: (value) => 14 + ((value - low) / (high - low)) * (BAR - 28) };
   }
   function barAxis(scale) {
     const step = scale.high - scale.low > 6 ? 2 : 1;
@@ -263,7 +263,7 @@
 
   function panel(rows, title, titled, labelled, size, most) {
     const budgets = unique(rows.map((row) => row.rows)).sort((a, b) => a - b);
-    const area = { left: 34, right: size.width - (labelled ? 168 : 14), top: titled ? 26 : 12, bottom: size.height - 36 };
+    const area = { left: 42, right: size.width - (labelled ? 168 : 14), top: titled ? 26 : 12, bottom: size.height - 36 };
     const least = Math.log(budgets[0]), span = Math.log(budgets[budgets.length - 1]) - least || 1;
     const x = (n) => budgets.length === 1 ? (area.left + area.right) / 2 : area.left + 10 + ((Math.log(n) - least) / span) * (area.right - area.left - 20);
     const y = (value) => area.bottom - ((value - 1) / (most - 1 || 1)) * (area.bottom - area.top);
@@ -274,7 +274,7 @@
     const fair = lines.filter((line) => !line[0].bound), bounds = lines.filter((line) => line[0].bound);
     const points = (line, of) => line.map((row) => `${x(row.rows).toFixed(1)},${y(of(row)).toFixed(1)}`);
     return svg("svg", { width: size.width, height: size.height, role: "img", "aria-label": `${title}: ${lines.length} drafters at ${budgets.join(", ")} rows` },
-      titled ? svg("text", { class: "title", x: area.left - 20, y: 14 }, title) : "",
+      titled ? svg("text", { class: "title", x: area.left - 28, y: 14 }, title) : "",
       ticks.map((tick) => [svg("line", { class: "grid", x1: area.left, x2: area.right, y1: y(tick), y2: y(tick) }), svg("text", { x: area.left - 8, y: y(tick) + 4, "text-anchor": "end" }, `${tick}×`)]),
       state.rows !== ALL && budgets.includes(Number(state.rows)) ? svg("line", { class: "chosen", x1: x(Number(state.rows)), x2: x(Number(state.rows)), y1: area.top, y2: area.bottom }) : "",
       budgets.map((n) => svg("text", { x: x(n), y: area.bottom + 16, "text-anchor": "middle" }, String(n))),
@@ -372,7 +372,7 @@
   function dots(row, cells) {
     const most = Math.max(2, ...cells.flatMap((result) => ratios(row, result)));
     const narrow = window.innerWidth < 640;
-    const size = { width: narrow ? Math.max(260, window.innerWidth - 72) : Math.min(1090, window.innerWidth - 100), strip: 64, left: narrow ? 8 : 100, right: 16 };
+    const size = { width: narrow ? Math.max(260, window.innerWidth - 72) : Math.min(1090, window.innerWidth - 100), strip: 64, left: narrow ? 14 : 100, right: 16 };
     const x = (value) => size.left + ((value - Math.min(1, value)) / (most - 1)) * (size.width - size.left - size.right);
     const height = cells.length * size.strip + 24;
     const ticks = [];

@@ -273,6 +273,19 @@ def test_the_page_is_accessible_and_fits(html: Path, reader: Opened, width: int,
     assert page.page.evaluate("document.documentElement.scrollWidth") <= width, "no sideways scrolling"
 
 
+@pytest.mark.parametrize("width", [1280, 375])
+@pytest.mark.parametrize("fragment", ["", "#rule=threshold(0.9)"])
+def test_no_label_of_a_chart_is_cut_off(html: Path, browser: Any, width: int, fragment: str) -> None:
+    with browser.new_page(viewport={"width": width, "height": 900}) as page:
+        page.goto(f"{html.as_uri()}{fragment}")
+        assert page.locator("svg text").count() > 3
+        cut = page.evaluate("""() => [...document.querySelectorAll("svg text")].filter(text => {
+            const [box, all] = [text.getBoundingClientRect(), text.closest("svg").getBoundingClientRect()];
+            return box.left < all.left - 0.5 || box.right > all.right + 0.5;
+        }).map(text => text.textContent)""")
+    assert cut == []
+
+
 def test_many_settings_fit_a_narrow_screen(html: Path, reader: Opened) -> None:
     for width in (375, 768, 1280):
         page = reader(html, "#target=*&t=*&rule=*&rows=*", width).page
