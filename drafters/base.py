@@ -37,11 +37,13 @@ class Choice:
 class DraftView:
     """All a drafter may read: no hidden states, nothing of the vocabulary's size.
 
-    `log_probs` and `token_ids` `[B, k]` are the k most likely tokens at every open position in the pass before the last
-    commit (stale), tempered, on the CPU; the rows of filled positions are zero.
+    `log_probs` and `token_ids` `[B, k]` are the k most likely tokens at every position that was open in the pass before
+    the last commit (stale), tempered, on the CPU; the rows of the others are zero. `before` is the state that this pass
+    was about: what is open there and filled in `state` is what was committed last.
     """
 
     state: State
+    before: State
     block: int
     policy: Policy
     log_probs: Tensor
@@ -109,18 +111,19 @@ def top_tokens(logits: Tensor, policy: Policy) -> tuple[Tensor, Tensor]:
     return values.gather(-1, best), ids.gather(-1, best)
 
 
-def stale_view(logits: Tensor, state: State, block: int, policy: Policy, seed: int) -> DraftView:
-    """The view on `state`, given the logits `[B, V]` of the state that it was committed from."""
-    open_ = masked(state)
-    return spread(*top_tokens(logits[open_], policy), state, block, policy, seed)
+def stale_view(logits: Tensor, before: State, state: State, block: int, policy: Policy, seed: int) -> DraftView:
+    """The view on `state`, given the logits `[B, V]` of `before`, which it was committed from."""
+    return spread(*top_tokens(logits[masked(before)], policy), before, state, block, policy, seed)
 
 
-def spread(log_probs: Tensor, token_ids: Tensor, state: State, block: int, policy: Policy, seed: int) -> DraftView:
-    """The view on `state`, given what its open positions hold `[open, k]`."""
-    open_ = masked(state)
+def spread(
+    log_probs: Tensor, token_ids: Tensor, before: State, state: State, block: int, policy: Policy, seed: int
+) -> DraftView:
+    """The view on `state`, given what the open positions of `before` hold `[open, k]`."""
+    open_ = masked(before)
     values, ids = (x.new_zeros(len(state), x.shape[-1]) for x in (log_probs, token_ids))
     values[open_], ids[open_] = log_probs, token_ids
-    return DraftView(state, block, policy, values, ids, seed)
+    return DraftView(state, before, block, policy, values, ids, seed)
 
 
 Kind = Literal["training-free", "calibrated", "learned", "bound"]

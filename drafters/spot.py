@@ -26,7 +26,7 @@ from suite.errors import UserError, first_line
 SHIPPED = Path(__file__).parent / "weights"
 FEATURES = STALE_TOKENS + 14
 OPEN_AT, FILLED_AT, ODDS_AT = -10, -8, -3
-"""Where the features tell that a position is open, that it was filled before the view, and the drawn log-odds."""
+"""Where the features tell that a position is open, that it was filled before the pass, and the drawn log-odds."""
 RANKS = 2
 TOGETHER = 4
 """States that one call of the network scores at most; of more, many would never be asked about."""
@@ -38,17 +38,17 @@ ODDS = 16.0
 class Reader:
     """What the network reads of a view and of states drafted from it.
 
-    Of each open position of the view: its stale log-probabilities, their entropy, the lead of the first over the
-    second, the log-odds of the first (a probability near 1 says little, its distance from 1 much) and its rank in them.
-    Of each state: what is open, drafted and filled, here and on both sides; the token that the shared noise draws in
-    the step to come: its log-probability, log-odds, lead, and whether it is the most likely one; how far the draft
-    reaches.
+    Of each position that was open in the stale pass: its stale log-probabilities, their entropy, the lead of the first
+    over the second, the log-odds of the first (a probability near 1 says little, its distance from 1 much) and its rank
+    in them. Of each state: what is open, what was filled since that pass (what was committed last, and what is drafted)
+    and before it, here and on both sides; the token that the shared noise draws in the step to come: its
+    log-probability, log-odds, lead, and whether it is the most likely one; how far the draft reaches.
     """
 
     def __init__(self, view: DraftView, coupled: bool = True) -> None:
         self.view, self.coupled = view, coupled
         size = len(view.state)
-        self._open = torch.tensor([token == MASK for token in view.state])
+        self._open = torch.tensor([token == MASK for token in view.before])
         logp = F.pad(view.log_probs, (0, STALE_TOKENS - view.log_probs.shape[-1]), value=FLOOR).clamp(min=FLOOR)
         odds = log_odds(logp, torch.zeros(size, 1, dtype=torch.long))
         rank = 1 / (1 + (odds[:, None] < odds[None, :]).float().mul(self._open.float()).sum(-1))
@@ -116,9 +116,9 @@ class Layer(nn.Module):
 class SpotNetwork(nn.Module):
     """`[n, L, FEATURES]` to two scores a position `[n, L, 2]`: that it commits next, and that its drawn token is right.
 
-    What was filled before the view is not looked at but for the flags beside it, so those positions may be left out;
-    `slots` `[L]` then tells which are there. Scores start from the log-odds of the drawn token: an untrained network
-    drafts as `best-first` does.
+    What was filled before the stale pass is not looked at but for the flags beside it, so those positions may be left
+    out; `slots` `[L]` then tells which are there. Scores start from the log-odds of the drawn token: an untrained
+    network drafts as `best-first` does.
     """
 
     def __init__(self, config: SpotConfig = SpotConfig()) -> None:
@@ -199,7 +199,7 @@ class Spot(Drafter):
 
     @torch.inference_mode()
     def _children(self, reader: Reader, states: Sequence[State]) -> list[list[tuple[State, float]]]:
-        view, slots = reader.view, masked(reader.view.state)
+        view, slots = reader.view, masked(reader.view.before)
         scores = self.network(reader(states)[:, slots], torch.tensor(slots))
         steps = []
         for state, scored in zip(states, scores, strict=True):

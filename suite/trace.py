@@ -128,8 +128,7 @@ class Step:
 
     def view(self, state: State, policy: Policy, seed: int) -> DraftView:
         """What a drafter sees of a state made from this one, when nothing newer was evaluated."""
-        left = [n for n, i in enumerate(masked(self.state)) if state[i] == MASK]
-        return spread(self.log_probs[left], self.token_ids[left], state, self.block, policy, seed)
+        return spread(self.log_probs, self.token_ids, self.state, state, self.block, policy, seed)
 
 
 @dataclass(frozen=True)

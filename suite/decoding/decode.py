@@ -101,7 +101,8 @@ def decode(
     for block in count(first):
         given = tuple(prompt[origin + block * size :])
         state: State = given + (MASK,) * (size - len(given))
-        stale: Tensor | None = None
+        stale: Tensor | None = None  # of the state `before`
+        before: State = state
         earlier = deque[Tensor](maxlen=policy.rule.memory)
         if not given and (ahead := target.ahead(context)) is not None:
             prediction = predict(ahead[None], state[:1], policy, seed, block)
@@ -113,7 +114,7 @@ def decode(
         while MASK in state:
             drafts: list[State] = []
             if stale is not None and rows > 1 and state.count(MASK) > 1:
-                view = stale_view(stale, state, block, policy, seed)
+                view = stale_view(stale, before, state, block, policy, seed)
                 drafts = proposals(drafter, view, rows - 1, target.spec.vocab_size)
             where = {s: n for n, s in enumerate(dict.fromkeys([state, *drafts]))}
             draft_s = clock.lap()
@@ -123,7 +124,7 @@ def decode(
             verify_s = clock.lap()
             depth = -1
             while MASK in state and state in where:
-                stale = logits[where[state]]
+                stale, before = logits[where[state]], state
                 prediction = predict(stale, state, policy, seed, block, earlier)
                 earlier.append(stale)
                 after = step(prediction, state, policy.rule)

@@ -203,14 +203,14 @@ def drift(rule: CommitRule, accepts: Accepts, drafter: str) -> int:
         target = ToyTarget(sharpness=3.0, smooth=0.5, salt=salt, size=size)
         plain = decode(target, [], policy, drafters.make("none"))
         state: State = (MASK,) * size
-        context, stale = target.prefill([]), None
+        context, stale, before = target.prefill([]), None, state
         while MASK in state:
-            view = stale_view(stale, state, 0, policy, 0) if stale is not None else None
+            view = stale_view(stale, before, state, 0, policy, 0) if stale is not None else None
             rows = [state, *(drafters.make(drafter).propose(view, 3) if view else [])]
             logits, here = target.evaluate(context, [Row((), s) for s in rows]), 0
             taken: int | None = 0
             while taken is not None and MASK in state:
-                stale = logits[here]
+                stale, before = logits[here], state
                 prediction = predict(stale, state, policy, 0, 0)
                 taken = next((n for n, s in enumerate(rows) if n and accepts(state, s, prediction, rule)), None)
                 state = step(prediction, state, rule) if taken is None else rows[taken]

@@ -25,7 +25,7 @@ def views(draw: st.DrawFn) -> DraftView:
     )
     rule = draw(st.sampled_from([Policy(SIZE, 9).rule, Threshold(0.3)]))
     policy = Policy(SIZE, 9, rule, temperature=draw(st.sampled_from([0.0, 1.0])), top_k=draw(st.sampled_from([0, 3])))
-    return stale_view(logits, tuple(state), 1, policy, seed=draw(st.integers(0, 9)))
+    return stale_view(logits, tuple(state), tuple(state), 1, policy, seed=draw(st.integers(0, 9)))
 
 
 @pytest.mark.parametrize("name", FAIR)
@@ -61,7 +61,7 @@ def test_a_coupled_token_is_the_targets_own_draw_where_the_stale_law_is_the_true
     for temperature, top_k, top_p in [(0.0, 0, 1.0), (1.0, 0, 1.0), (0.7, 5, 1.0), (1.0, 0, 0.6), (1.3, 8, 0.7)]:
         policy = Policy(SIZE, 9, temperature=temperature, top_k=top_k, top_p=top_p)
         for state in [(MASK,) * SIZE, (1, MASK, 2, MASK, MASK, MASK)]:
-            view = stale_view(logits, state, 2, policy, seed=5)
+            view = stale_view(logits, state, state, 2, policy, seed=5)
             drawn = predict(logits, state, policy, seed=5, block=2)
             choice = view.choice(view.committed)
             assert [choice.tokens[i][0] for i in drawn.positions] == drawn.tokens
@@ -71,15 +71,15 @@ def test_a_coupled_token_is_the_targets_own_draw_where_the_stale_law_is_the_true
 def test_coupling_makes_a_difference_only_where_there_is_noise() -> None:
     logits = torch.randn(SIZE, 20, generator=torch.Generator().manual_seed(0))
     state: State = (MASK,) * SIZE
-    cold = stale_view(logits, state, 0, Policy(SIZE, 9), seed=0)
+    cold = stale_view(logits, state, state, 0, Policy(SIZE, 9), seed=0)
     assert cold.choice(0) == cold.choice(0, coupled=False)
-    warm = stale_view(logits, state, 0, Policy(SIZE, 9, temperature=1.0), seed=0)
+    warm = stale_view(logits, state, state, 0, Policy(SIZE, 9, temperature=1.0), seed=0)
     assert warm.choice(0).tokens != warm.choice(0, coupled=False).tokens
     assert warm.choice(0).tokens != warm.choice(1).tokens, "each step has fresh noise"
 
 
 def test_a_view_holds_the_top_32_sorted_with_the_lower_id_first_on_a_tie() -> None:
-    view = stale_view(torch.zeros(SIZE, VOCABULARY), (MASK,) * SIZE, 0, Policy(SIZE, 9), seed=0)
+    view = stale_view(torch.zeros(SIZE, VOCABULARY), (MASK,) * SIZE, (MASK,) * SIZE, 0, Policy(SIZE, 9), seed=0)
     assert view.token_ids.shape == view.log_probs.shape == (SIZE, 32)
     assert (view.token_ids.diff(dim=-1) > 0).all()
 
@@ -87,7 +87,7 @@ def test_a_view_holds_the_top_32_sorted_with_the_lower_id_first_on_a_tie() -> No
 def test_best_first_takes_the_surest_position_first() -> None:
     logits = torch.zeros(SIZE, VOCABULARY)
     logits[4, 7], logits[2, 9] = 9.0, 7.0
-    view = stale_view(logits, (MASK,) * SIZE, 0, Policy(SIZE, 9), seed=0)
+    view = stale_view(logits, (MASK,) * SIZE, (MASK,) * SIZE, 0, Policy(SIZE, 9), seed=0)
     first, second = drafters.make("best-first").propose(view, 2)
     assert first == (MASK, MASK, MASK, MASK, 7, MASK)
     assert second == (MASK, MASK, 9, MASK, 7, MASK)

@@ -101,7 +101,7 @@ class Made(Drafter):
 def ask(propose: Callable[[], list[State]]) -> list[State]:
     import torch
 
-    view = stale_view(torch.zeros(3, 9), (1, MASK, MASK), 0, Policy(3, 3), seed=0)
+    view = stale_view(torch.zeros(3, 9), (1, MASK, MASK), (1, MASK, MASK), 0, Policy(3, 3), seed=0)
     return proposals(Made(propose), view, 4, 9)
 
 

@@ -24,7 +24,7 @@ def view(
     width = max((len(law) for law in laws.values()), default=8)
     even = [1 / width] * width
     probabilities = torch.tensor([laws.get(i, even) for i in range(len(state))])
-    return stale_view(probabilities.log(), state, block, policy, seed)
+    return stale_view(probabilities.log(), state, state, block, policy, seed)
 
 
 def test_a_choice_is_made_once() -> None:

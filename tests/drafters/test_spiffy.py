@@ -84,7 +84,8 @@ def test_paths_that_meet_share_a_row() -> None:
 def warm_views(count: int = 30, size: int = 6, temperature: float = 1.0) -> list[DraftView]:
     logits = 2 * torch.randn(size, 20, generator=torch.Generator().manual_seed(1))
     return [
-        stale_view(logits, (MASK,) * size, 0, Policy(size, 9, temperature=temperature), seed) for seed in range(count)
+        stale_view(logits, (MASK,) * size, (MASK,) * size, 0, Policy(size, 9, temperature=temperature), seed)
+        for seed in range(count)
     ]
 
 
@@ -111,7 +112,9 @@ def test_uncoupled_is_coupled_where_there_is_no_noise() -> None:
     for rule in RULES:
         policy = toy_header(rule).policy
         for seed in range(9):
-            one = stale_view(torch.randn(6, 12, generator=torch.Generator().manual_seed(seed)), EMPTY, 0, policy, seed)
+            one = stale_view(
+                torch.randn(6, 12, generator=torch.Generator().manual_seed(seed)), EMPTY, EMPTY, 0, policy, seed
+            )
             for name in ("spiffy", "spiffy-pruned", "spiffy-coverage"):
                 for rows in (2, 9):
                     proposed = attached(name, policy).propose(one, rows)
@@ -129,7 +132,7 @@ def views(draw: st.DrawFn) -> DraftView:
     cells = st.lists(st.sampled_from([MASK, MASK, 3, 4]), min_size=6, max_size=6)
     state = draw(cells.filter(lambda s: s.count(MASK) > 1))
     header = toy_header(draw(st.sampled_from(RULES)), draw(st.sampled_from([0.0, 1.0])))
-    return stale_view(logits, tuple(state), 1, header.policy, seed=draw(st.integers(0, 9)))
+    return stale_view(logits, tuple(state), tuple(state), 1, header.policy, seed=draw(st.integers(0, 9)))
 
 
 def follows(child: Sequence[int], parent: Sequence[int]) -> bool:
@@ -172,7 +175,7 @@ def test_a_decode_is_lossless_and_its_replay_the_same(rule: str, temperature: fl
 
 def test_pruning_starts_from_ten_and_is_none_beyond() -> None:
     policy = toy_header().policy
-    one = stale_view(torch.randn(6, 12, generator=torch.Generator().manual_seed(0)), EMPTY, 0, policy, 0)
+    one = stale_view(torch.randn(6, 12, generator=torch.Generator().manual_seed(0)), EMPTY, EMPTY, 0, policy, 0)
     fixed, cut = attached("spiffy", policy), attached("spiffy-pruned", policy)
     assert set(cut.propose(one, 3)) <= set(fixed.propose(one, PRUNED_FROM))
     assert set(cut.propose(one, 20)) == set(fixed.propose(one, 20))

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drafters import training
-from drafters.base import DraftView
+from drafters.base import STALE_TOKENS, DraftView
 from drafters.best_first import BestFirst
 from drafters.search import best_first
-from drafters.spot import FEATURES, OPEN_AT, Reader, Spot, SpotConfig, SpotNetwork
+from drafters.spot import FEATURES, FILLED_AT, OPEN_AT, Reader, Spot, SpotConfig, SpotNetwork
 from drafters.spot_sets import SpotSets, commit_sets, platt
 from drafters.training import Recipe, Training, collect
 from suite import trace
@@ -48,10 +48,10 @@ def test_the_network_has_the_papers_size() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_what_was_filled_before_the_view_may_be_left_out(temperature: float) -> None:
+def test_what_was_filled_before_the_stale_pass_may_be_left_out(temperature: float) -> None:
     made = network()
     for view in views(temperature=temperature):
-        open_ = masked(view.state)
+        open_ = masked(view.before)
         states = [view.state, *Spot(network=made).propose(view, 4)]
         inputs = Reader(view)(states)
         assert inputs.shape == (len(states), 6, FEATURES)
@@ -59,6 +59,16 @@ def test_what_was_filled_before_the_view_may_be_left_out(temperature: float) -> 
         assert (inputs[..., OPEN_AT] > 0).tolist() == [[token == MASK for token in state] for state in states]
         slots = torch.tensor(open_)
         torch.testing.assert_close(made(inputs)[:, slots], made(inputs[:, slots], slots), atol=1e-5, rtol=1e-5)
+
+
+def test_the_network_sees_what_was_committed_last() -> None:
+    """What a commit changes is near it; a position that had been filled for long looks otherwise."""
+    for view in views():
+        (inputs,) = Reader(view)([view.state])
+        (last,) = set(masked(view.before)) - set(masked(view.state))
+        assert inputs[:, FILLED_AT].nonzero()[:, 0].tolist() == [i for i in range(6) if view.before[i] != MASK]
+        assert inputs[last, OPEN_AT] == 0
+        assert inputs[last, :STALE_TOKENS].count_nonzero() > 0, "with what the pass said of it"
 
 
 def test_the_drawn_token_is_the_coupled_one() -> None:
