@@ -116,20 +116,15 @@ def fit(traces: "Iterable[tuple[Header, PromptTrace]]", network: SpotNetwork | N
     return platt(*_logits(traces, network or network_of(SpotSets.weights)))
 
 
-def platt(logits: Tensor, commits: Tensor, steps: int = 200) -> tuple[float, float]:
+def platt(logits: Tensor, commits: Tensor) -> tuple[float, float]:
     """Scale and bias that make the logits `[n]` of another target fit what it committed `[n]`: Platt scaling."""
-    fitted = torch.tensor([1.0, 0.0], requires_grad=True)
-    optimizer = torch.optim.LBFGS([fitted], max_iter=steps, line_search_fn="strong_wolfe")
+    from drafters.training import minimised
 
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(fitted[0] * logits + fitted[1], commits.float())
-        loss = loss + 1e-3 * ((fitted[0] - 1) ** 2 + fitted[1] ** 2)  # what is separable has no finite fit
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss
+    def loss(at: Tensor) -> Tensor:
+        likely = torch.nn.functional.binary_cross_entropy_with_logits(at[0] * logits + at[1], commits.float())
+        return likely + 1e-3 * ((at[0] - 1) ** 2 + at[1] ** 2)  # what is separable has no finite fit
 
-    optimizer.step(closure)  # type: ignore[no-untyped-call]
-    scale, bias = fitted.tolist()
+    scale, bias = minimised([1.0, 0.0], loss)
     return scale, bias
 
 

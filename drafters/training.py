@@ -201,8 +201,41 @@ class Training:
         by_depth = [hits[d] / seen[d] for d in sorted(seen)]
         return (by_depth[0] if by_depth else math.nan), by_depth
 
+    @torch.no_grad()
+    def temper(self) -> tuple[float, float]:
+        """Scale the scores so that they fit held-out prompts best, and say by how much.
+
+        A network is too sure of what it learned by heart (temperature scaling, arXiv 1706.04599), and a search that
+        believes it looks too little beside its first guess.
+        """
+        if not self.data.held_out or self.data.sets:  # sets are fitted to each target by its calibration
+            return 1.0, 1.0
+        order, token = [], []
+        for part in self.data.held_out:
+            for rows in torch.split(torch.arange(len(part.depth)), 4096):
+                inputs, commits = part.inputs[rows].float(), part.commits[rows]
+                scores = self.network(inputs)
+                weights = self.recipe.decay ** part.depth[rows].float()
+                order.append((_open(scores[..., 0], inputs).clamp(min=-1e4), commits.int().argmax(-1), weights))
+                token.append((scores[..., 1][commits], part.right[rows][commits].float()))
+
+        def of_order(x: Tensor) -> Tensor:
+            each = [F.cross_entropy(x * scores, next_, reduction="none") @ weights for scores, next_, weights in order]
+            return torch.stack(each).sum() / sum(len(weights) for *_, weights in order)
+
+        def of_token(x: Tensor) -> Tensor:
+            each = [F.binary_cross_entropy_with_logits(x * s, right, reduction="sum") for s, right in token]
+            return torch.stack(each).sum() / sum(len(right) for _, right in token)
+
+        (on_order,), (on_token,) = minimised([1.0], of_order), minimised([1.0], of_token)
+        by = torch.tensor([on_order, on_token])
+        for weight in (self.network.head.weight, self.network.head.bias, self.network.prior):
+            weight.mul_(by[:, None] if weight.ndim == 2 else by)
+        return on_order, on_token
+
     def export(self, folder: Path, name: str) -> None:
         self.network.eval()
+        tempered = self.temper()
         first, by_depth = self.accuracy(10**9)
         self.network.save_pretrained(folder, _card(name, self, first, by_depth))
         record = {
@@ -211,6 +244,7 @@ class Training:
             "parameters": _count(self.network),
             "steps": self.step,
             "seconds": round(self.seconds),
+            "tempered": [round(scale, 4) for scale in tempered],
             "accuracy_by_depth": [round(a, 4) for a in by_depth],
             "log": self.log,
         }
@@ -251,6 +285,23 @@ def losses(network: SpotNetwork, part: Examples, rows: Tensor, sets: bool) -> tu
         each = F.binary_cross_entropy_with_logits(order[open_], commits[open_].float(), reduction="sum")
         return each / len(rows), token
     return F.cross_entropy(order, commits.int().argmax(-1)), token
+
+
+@torch.enable_grad()
+def minimised(start: Sequence[float], loss: Callable[[Tensor], Tensor]) -> list[float]:
+    """Where a smooth loss of a few numbers is least."""
+    at = torch.tensor(start, requires_grad=True)
+    optimizer = torch.optim.LBFGS([at], max_iter=200, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        value = loss(at)
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    optimizer.step(closure)  # type: ignore[no-untyped-call]
+    found: list[float] = at.tolist()
+    return found
 
 
 def _open(scores: Tensor, inputs: Tensor) -> Tensor:
