@@ -100,7 +100,7 @@ def commit_sets(logits: Sequence[float], count: int) -> Iterator[tuple[list[int]
 @torch.no_grad()
 def _logits(traces: "Iterable[tuple[Header, PromptTrace]]", network: SpotNetwork) -> tuple[Tensor, Tensor]:
     """Of every open position of some traces: the network's logit, and whether the next step committed it."""
-    from drafters.training import examples  # which reads traces, and these replay drafters
+    from drafters.examples import examples  # which reads traces, and these replay drafters
 
     logits, commits = [], []
     for header, one in traces:

@@ -1,34 +1,27 @@
-"""Train SPOT and SPOT-Sets from traces: `examples` of real decodes, then `Training`, seeded and resumable.
+"""Train SPOT and SPOT-Sets on examples, seeded and resumable.
 
-Every step of a trace is a stale view; every later step of its block is an example, with the steps between drafted. Its
-labels are the positions that did commit, and whether the drawn tokens there were the right ones. Where steps commit one
-position the network learns a choice among the open ones (SPOT), else of each whether it commits (SPOT-Sets). Traces of
-evaluation prompts are refused. Prompts are split by the hash of their text: held-out ones are scored, never trained on.
+Where steps commit one position the network learns a choice among the open ones (SPOT), else of each whether it commits
+(SPOT-Sets).
 """
 
-import hashlib
 import json
 import math
 import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from drafters.spot import OPEN_AT, Reader, SpotConfig, SpotNetwork
-from suite.decoding.state import MASK
+from drafters.examples import Data, Examples
+from drafters.spot import OPEN_AT, SpotConfig, SpotNetwork
 from suite.errors import UserError
-from suite.trace import Header, PromptTrace, Step, Trace
 
-HELD_OUT = 10
-"""One prompt in so many is held out."""
 SAVE_SECONDS = 120
 
 
@@ -45,89 +38,6 @@ class Recipe:
     decay: float = 0.85
     token_weight: float = 0.5
     seed: int = 0
-
-
-@dataclass
-class Examples:
-    """`inputs` `[n, B, FEATURES]` float16; `commits` `[n, B]` what commits next, `right` `[n, B]` where the drawn token
-    is the one that commits; `depth` `[n]` steps drafted."""
-
-    inputs: Tensor
-    commits: Tensor
-    right: Tensor
-    depth: Tensor
-
-
-@dataclass
-class Data:
-    """Examples to train on and held out, per block size, and what they are made of. `sets`: several commits a step."""
-
-    train: list[Examples]
-    held_out: list[Examples]
-    sets: bool = False
-    source: dict[str, Any] = field(default_factory=dict)
-
-
-def examples(trace: PromptTrace, header: Header, reach: int) -> Iterable[tuple[Tensor, ...]]:
-    """The parts of `Examples` for every stale view of a trace."""
-    for steps in trace.blocks:
-        for at, stale in enumerate(steps[:-1]):
-            coming = [step for step in steps[at + 1 : at + 1 + reach] if step.state.count(MASK) > 1]
-            if coming:
-                yield _of_view(stale, coming, header, trace.seed)
-
-
-def _of_view(stale: Step, coming: Sequence[Step], header: Header, seed: int) -> tuple[Tensor, ...]:
-    view = stale.view(coming[0].state, header.policy, seed)
-    commits = torch.tensor([step.after for step in coming]) != torch.tensor([step.state for step in coming])
-    right = torch.zeros_like(commits)
-    for n, step in enumerate(coming):
-        choice = view.choice(len(step.state) - step.state.count(MASK))
-        for i in step.committed:
-            right[n, i] = choice.tokens[i][0] == step.after[i]
-    inputs = Reader(view)([step.state for step in coming])
-    return inputs.half(), commits, right, torch.arange(len(coming))
-
-
-def collect(traces: Sequence[Trace], recipe: Recipe, progress: Callable[[int, int], None] = lambda *_: None) -> Data:
-    """Raises UserError on traces of evaluation prompts, of unlike rules, or when there are none."""
-    made: dict[tuple[int, bool], list[tuple[Tensor, ...]]] = {}
-    total = sum(len(trace.doc_ids()) for trace in traces)
-    digest, done = hashlib.sha256(), 0
-    for trace in traces:
-        header = trace.header
-        if header.split != "train":
-            raise UserError(
-                f"{trace.folder}: of the {header.split} split; drafters are trained on the train split only"
-            )
-        if header.rule != traces[0].header.rule:
-            raise UserError(
-                f"{trace.folder}: of rule {header.rule}, others of {traces[0].header.rule}; train on one rule"
-            )
-        for doc_id in trace.doc_ids():
-            one = trace.read(doc_id)
-            held = int(one.prompt_hash, 16) % HELD_OUT == 0
-            made.setdefault((header.block_size, held), []).extend(examples(one, header, recipe.reach))
-            digest.update(f"{header.weights}{one.prompt_hash}{one.seed}{one.tokens}".encode())
-            progress(done := done + 1, total)
-    if not any(not held for _, held in made):
-        raise UserError("no traces to train on; record some of the train split: spotbench record --split train")
-    headers = [trace.header for trace in traces]
-    source = {
-        "targets": sorted({h.target for h in headers}),
-        "weights": sorted({h.weights for h in headers}),
-        "rule": headers[0].rule,
-        "tasks": sorted({h.task for h in headers}),
-        "temperatures": sorted({h.temperature for h in headers}),
-        "block_sizes": sorted({h.block_size for h in headers}),
-        "seeds": sorted({h.seed for h in headers}),
-        "prompts": total,
-        "data": digest.hexdigest()[:16],
-    }
-    parts: dict[bool, list[Examples]] = {True: [], False: []}
-    for (_, held), rows in sorted(made.items()):
-        parts[held].append(Examples(*(torch.cat(column) for column in zip(*rows, strict=True))))
-    return Data(parts[False], parts[True], headers[0].rule != "exact", source)
 
 
 class Training:
@@ -216,7 +126,8 @@ class Training:
                 inputs, commits = part.inputs[rows].float(), part.commits[rows]
                 scores = self.network(inputs)
                 weights = self.recipe.decay ** part.depth[rows].float()
-                order.append((_open(scores[..., 0], inputs).clamp(min=-1e4), commits.int().argmax(-1), weights))
+                ranked = _open(scores[..., 0], inputs).clamp(min=-1e4)  # infinity times a scale has no gradient
+                order.append((ranked, commits.int().argmax(-1), weights))
                 token.append((scores[..., 1][commits], part.right[rows][commits].float()))
 
         def of_order(x: Tensor) -> Tensor:
@@ -237,7 +148,7 @@ class Training:
         self.network.eval()
         tempered = self.temper()
         first, by_depth = self.accuracy(10**9)
-        self.network.save_pretrained(folder, _card(name, self, first, by_depth))
+        self.network.save_pretrained(folder, _card(name, self, tempered, first, by_depth))
         record = {
             "recipe": asdict(self.recipe),
             "source": self.data.source,
@@ -314,7 +225,7 @@ def _schedule(step: int, recipe: Recipe) -> float:
     return min(1.0, (step + 1) / recipe.warm_up) * 0.5 * (1 + math.cos(math.pi * step / recipe.steps))
 
 
-def _card(name: str, training: Training, first: float, by_depth: Sequence[float]) -> str:
+def _card(name: str, training: Training, tempered: tuple[float, float], first: float, by_depth: Sequence[float]) -> str:
     source, recipe = training.data.source, training.recipe
     lines = [
         f"# {name}",
@@ -331,6 +242,12 @@ def _card(name: str, training: Training, first: float, by_depth: Sequence[float]
         f"* Training: {training.step} of {recipe.steps} steps of {recipe.batch} examples, AdamW {recipe.rate:g}, "
         f"cosine decay, up to "
         f"{recipe.reach} steps drafted, seed {recipe.seed}; {training.seconds / 60:.0f} minutes on a CPU.",
+        "* Scores: "
+        + (
+            "fitted to each target by its calibration."
+            if training.data.sets
+            else "scaled by {:.2f} (order) and {:.2f} (tokens) to fit held-out prompts.".format(*tempered)
+        ),
         f"* Next-commit accuracy on held-out prompts of the train split: {first:.3f} with nothing drafted"
         + (", whole sets." if training.data.sets else "."),
         "",

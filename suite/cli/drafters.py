@@ -127,6 +127,7 @@ def train(
     """Train a drafter's network on the train-split traces of a target. Run it again to go on after an interruption."""
     with starting():
         from drafters import training
+        from drafters.examples import collect
         from suite import tracking
         from suite.trace import find
 
@@ -136,9 +137,8 @@ def train(
     recipe = training.Recipe(steps=steps, seed=seed)
     with telling("train", 2) as begin:
         tell = begin(0, 0)
-        data = training.collect(
-            find(traces, target, "train", rule), recipe, lambda n, of: tell("reading traces", n, of)
-        )
+        found = find(traces, target, "train", rule)
+        data = collect(found, recipe.reach, lambda n, of: tell("reading traces", n, of))
         run = training.Training(recipe, data, out / "work")
         config = {"drafter": drafter, **asdict(recipe), **data.source}
         tracked = tracking.curve(f"{drafter} {target}", config, out, warn) if wandb else nullcontext(lambda _: None)

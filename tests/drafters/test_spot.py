@@ -11,13 +11,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drafters import training
 from drafters.base import STALE_TOKENS, DraftView
 from drafters.best_first import BestFirst
+from drafters.examples import HELD_OUT, collect, examples
 from drafters.search import best_first
 from drafters.spot import FEATURES, FILLED_AT, OPEN_AT, Reader, Spot, SpotConfig, SpotNetwork
 from drafters.spot_sets import SpotSets, commit_sets, platt
-from drafters.training import Recipe, Training, collect
+from drafters.training import Recipe, Training
 from suite import trace
 from suite.decoding.decode import decode
 from suite.decoding.state import MASK, State, masked
@@ -168,7 +168,7 @@ def recorded(root: Path, split: str = "train", rule: str = "exact", prompts: int
 
 @pytest.mark.parametrize("rule", ["exact", "threshold(0.5)"])
 def test_an_interrupted_training_ends_where_an_undisturbed_one_does(tmp_path: Path, rule: str) -> None:
-    data = collect([recorded(tmp_path, rule=rule)], SMALL)
+    data = collect([recorded(tmp_path, rule=rule)], SMALL.reach)
     assert data.sets == (rule != "exact")
     whole = Training(SMALL, data, tmp_path / "whole")
     whole.run()
@@ -191,15 +191,30 @@ def test_an_interrupted_training_ends_where_an_undisturbed_one_does(tmp_path: Pa
 
 
 def test_training_learns_an_order(tmp_path: Path) -> None:
-    data = collect([recorded(tmp_path, prompts=40)], SMALL)
+    data = collect([recorded(tmp_path, prompts=40)], SMALL.reach)
     run = Training(Recipe(steps=60, batch=64, warm_up=5), data, tmp_path / "work")
     before = run.accuracy()[0]
     run.run()
     assert run.accuracy()[0] > before
 
 
+def test_scores_are_as_sure_as_held_out_prompts_bear_out(tmp_path: Path) -> None:
+    run = Training(
+        Recipe(steps=60, batch=64, warm_up=5), collect([recorded(tmp_path, prompts=40)], SMALL.reach), tmp_path
+    )
+    run.run()
+    ranked = run.accuracy()
+    run.temper()
+    assert run.temper() == pytest.approx((1.0, 1.0), abs=0.01)
+    with torch.no_grad():
+        for weight in (run.network.head.weight, run.network.head.bias, run.network.prior):
+            weight *= 5
+    assert run.temper() == pytest.approx((0.2, 0.2), rel=0.01)
+    assert run.accuracy() == ranked, "the likeliest one stays the likeliest"
+
+
 def test_what_is_saved_drafts_the_same(tmp_path: Path) -> None:
-    run = Training(SMALL, collect([recorded(tmp_path)], SMALL), tmp_path / "work")
+    run = Training(SMALL, collect([recorded(tmp_path)], SMALL.reach), tmp_path / "work")
     run.run()
     run.export(tmp_path / "out", "spot")
     again = SpotNetwork.from_pretrained(tmp_path / "out")
@@ -215,17 +230,17 @@ def test_what_is_saved_drafts_the_same(tmp_path: Path) -> None:
 
 def test_evaluation_prompts_are_never_trained_on(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="of the test split; drafters are trained on the train split only"):
-        collect([recorded(tmp_path, "test")], SMALL)
+        collect([recorded(tmp_path, "test")], SMALL.reach)
     with pytest.raises(UserError, match="train on one rule"):
-        collect([recorded(tmp_path), recorded(tmp_path, rule="threshold(0.5)")], SMALL)
+        collect([recorded(tmp_path), recorded(tmp_path, rule="threshold(0.5)")], SMALL.reach)
     with pytest.raises(UserError, match="no traces to train on"):
-        collect([], SMALL)
+        collect([], SMALL.reach)
 
 
 def test_held_out_prompts_are_held_out(tmp_path: Path) -> None:
     made = recorded(tmp_path, prompts=40)
-    held = [n for n in made.doc_ids() if int(made.read(n).prompt_hash, 16) % training.HELD_OUT == 0]
+    held = [n for n in made.doc_ids() if int(made.read(n).prompt_hash, 16) % HELD_OUT == 0]
     assert 0 < len(held) < 20
-    data = collect([made], SMALL)
-    views_held = sum(len(e[3]) for n in held for e in training.examples(made.read(n), made.header, SMALL.reach))
+    data = collect([made], SMALL.reach)
+    views_held = sum(len(e[3]) for n in held for e in examples(made.read(n), made.header, SMALL.reach))
     assert sum(len(part.depth) for part in data.held_out) == views_held
