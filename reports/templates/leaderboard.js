@@ -222,6 +222,9 @@
     (r) => `M0 ${-1.3 * r}L${1.2 * r} ${r}H${-1.2 * r}Z`,
     (r) => `M0 ${-1.4 * r}L${1.4 * r} 0L0 ${1.4 * r}L${-1.4 * r} 0Z`,
     (r) => `M0 ${1.3 * r}L${1.2 * r} ${-r}H${-1.2 * r}Z`,
+    (r) => `M${-0.4 * r} ${-1.2 * r}h${0.8 * r}v${0.8 * r}h${0.8 * r}v${0.8 * r}h${-0.8 * r}v${0.8 * r}h${-0.8 * r}v${-0.8 * r}h${-0.8 * r}v${-0.8 * r}h${0.8 * r}Z`,
+    (r) => `M0 ${-1.2 * r}L${r} ${-0.6 * r}V${0.6 * r}L0 ${1.2 * r}L${-r} ${0.6 * r}V${-0.6 * r}Z`,
+    (r) => `M${-1.1 * r} ${-1.1 * r}H${1.1 * r}L${-1.1 * r} ${1.1 * r}H${1.1 * r}Z`,
   ];
   function mark(row, x, y, r = 4) {
     const path = row.bound ? `M${-r} 0H${r}` : SHAPES[STYLED.indexOf(base(row.drafter)) % SHAPES.length](r);

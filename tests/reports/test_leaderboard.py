@@ -273,6 +273,14 @@ def test_the_page_is_accessible_and_fits(html: Path, reader: Opened, width: int,
     assert page.page.evaluate("document.documentElement.scrollWidth") <= width, "no sideways scrolling"
 
 
+def test_drafters_are_told_apart_by_mark_and_colour(html: Path, reader: Opened) -> None:
+    marks = reader(html, "#t=1&target=tiny-sdar-b16", 375).page.locator(".key .swatch path")
+    assert marks.count() == 10, "seven drafters, a twin that has its drafter's, two bounds that look alike"
+    looks = {mark.get_attribute("d") for mark in marks.all()}
+    colours = {mark.evaluate("one => getComputedStyle(one).stroke") for mark in marks.all()}
+    assert len(looks) == len(colours) == 8
+
+
 @pytest.mark.parametrize("width", [1280, 375])
 @pytest.mark.parametrize("fragment", ["", "#rule=threshold(0.9)"])
 def test_no_label_of_a_chart_is_cut_off(html: Path, browser: Any, width: int, fragment: str) -> None:
