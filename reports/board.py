@@ -72,7 +72,8 @@ def rows(entries: Sequence[Entry]) -> list[Row]:
 
 
 def shared_ranks(intervals: Sequence[Interval | Spread]) -> list[int]:
-    """The rank of each: by the lower bound, shared by all whose interval overlaps that of the first of their rank.
+    """The rank of each: by the lower bound (of equal ones by the upper), shared by all whose interval overlaps that of
+    the first of their rank.
 
     As in a race, whoever follows three that share the first rank is the fourth.
     """

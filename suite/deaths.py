@@ -48,7 +48,7 @@ def watched(path: Path) -> Iterator[At]:
         path.unlink(missing_ok=True)
 
 
-def left(folder: Path) -> dict[str, list[str]]:
+def last_seen(folder: Path) -> dict[str, list[str]]:
     """The ids of the cells that processes died at, or are at now, by their names."""
     found = {}
     for path in folder.glob("*.at"):
@@ -61,7 +61,7 @@ def left(folder: Path) -> dict[str, list[str]]:
 
 def forget(folder: Path, cells: Collection[str], but: str = "") -> None:
     """As if no process had died at any of `cells`, ids; `but` this process, which still lives."""
-    for process, at in left(folder).items():
+    for process, at in last_seen(folder).items():
         if process != but and not set(at).isdisjoint(cells):
             (folder / f"{process}.at").unlink(missing_ok=True)
 

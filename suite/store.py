@@ -174,13 +174,13 @@ class Store:
         """Around the work of `process` on a bundle, which tells what it yields the cells it is at."""
         return deaths.watched(self._partial(bundle) / f"{process}.at")
 
-    def left(self, bundle: Bundle) -> dict[str, list[str]]:
+    def last_seen(self, bundle: Bundle) -> dict[str, list[str]]:
         """The ids of the cells of an unfinished bundle that processes died at, or are at now, by their names."""
-        return deaths.left(self._partial(bundle))
+        return deaths.last_seen(self._partial(bundle))
 
     def deaths(self, bundle: Bundle) -> Counter[str]:
         """How many processes died at each cell of an unfinished bundle, by the cell's id."""
-        return Counter(cell for cells in self.left(bundle).values() for cell in cells)
+        return Counter(cell for cells in self.last_seen(bundle).values() for cell in cells)
 
     def forget_deaths(self, bundle: Bundle, cells: Collection[str], but: str = "") -> None:
         """Give cells, by their ids, another chance; what `but`, a process that still lives, is at stays known."""

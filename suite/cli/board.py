@@ -8,7 +8,6 @@ from rich.markup import escape
 
 from suite.cli.common import (
     HERE,
-    OWN,
     RECORDED,
     Added,
     GridName,
@@ -31,10 +30,11 @@ app = typer.Typer(
     add_completion=False,
 )
 Entries = Annotated[Path, typer.Option("--entries", help="Folder of your own entries.", file_okay=False)]
+OWN = Path("entries")
 
 
 @app.command("build")
-def board_build(
+def build(
     grid_name: Annotated[
         list[str] | None, typer.Argument(metavar="[GRID]...", help="Grids whose finished cells join the entries.")
     ] = None,
@@ -61,7 +61,7 @@ def board_build(
 
 
 @app.command("add")
-def board_add(
+def add(
     grid_name: GridName,
     entries: Entries = OWN,
     results: Results = HERE,
@@ -83,7 +83,7 @@ def board_add(
 
 
 @app.command("validate")
-def board_validate(
+def validate(
     entry: Annotated[list[Path], typer.Argument(metavar="ENTRY...", help="Files of entries.", dir_okay=False)],
     drafter: Annotated[
         str, typer.Option(metavar="FILE:CLASS", help="The drafter, where it is a class in a file.")

@@ -40,7 +40,7 @@ On = Annotated[
     typer.Option("--on", metavar="NAME", help="Whose results: a cluster's name, or a machine's as its folder has it."),
 ]
 Workers = Annotated[int, typer.Option(min=1, help="Processes that share the bundles; on GPUs, one for each.")]
-HERE, RECORDED, OWN = Path("results"), Path("traces"), Path("entries")
+HERE, RECORDED = Path("results"), Path("traces")
 
 
 def open_grid(
@@ -82,13 +82,13 @@ def each(wanted: "Grid", todo: "list[Bundle]", store: "Store", work: Callable[..
         from suite import machine, runner
         from suite.workers import run as share
 
-        known = {bundle.id: set(store.left(bundle)) for bundle in todo}
+        known = {bundle.id: set(store.last_seen(bundle)) for bundle in todo}
 
         def died(bundle: "Bundle", how: str) -> bool:
             """Another process goes on, as long as it is known which cell to hold back from the others."""
-            left = store.left(bundle)
-            blamed = {cell for process in left.keys() - known[bundle.id] for cell in left[process]}
-            known[bundle.id] = set(left)
+            seen = store.last_seen(bundle)
+            blamed = {cell for process in seen.keys() - known[bundle.id] for cell in seen[process]}
+            known[bundle.id] = set(seen)
             missing = [cell for cell in bundle.cells if not store.done(cell)]
             for cell in missing:
                 if cell.id in blamed or not blamed:

@@ -18,7 +18,7 @@ ROOT = Path(slurm.__file__).parent.parent
 NEEDED = ("slurmctld", "slurmd", "sbatch", "munged")
 PACKAGES = "slurmctld slurmd slurm-client munge slurmdbd slurm-wlm-mysql-plugin mariadb-server"
 LANE = 200 * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
-"""Ports, of which each worker of pytest has its own."""
+"""Added to the ports, so that each worker of pytest has its own."""
 
 
 @dataclass(frozen=True)
