@@ -6,20 +6,30 @@ prompts are refused. Prompts are split by the hash of their text: held-out ones 
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from drafters.spot import Reader
+from drafters.spot import FILLED_AT, Reader
 from suite.decoding.state import MASK
 from suite.errors import UserError
 from suite.trace import Header, PromptTrace, Step, Trace
 
 HELD_OUT = 10
 """One prompt in so many is held out."""
+
+
+class Batch(NamedTuple):
+    """Examples without (most of) what was filled before their stale pass; `slots` `[n, L]` are the positions left."""
+
+    inputs: Tensor
+    slots: Tensor
+    commits: Tensor
+    right: Tensor
+    depth: Tensor
 
 
 @dataclass
@@ -31,6 +41,17 @@ class Examples:
     commits: Tensor
     right: Tensor
     depth: Tensor
+
+    def batches(self, rows: Tensor, size: int) -> Iterator[Batch]:
+        """The examples `rows` `[n]`, `size` at a time, those with like many positions together."""
+        left = (self.inputs[rows, :, FILLED_AT] == 0).sum(-1)
+        for some in rows[left.argsort(stable=True)].split(size):
+            inputs = self.inputs[some].float()
+            filled = inputs[..., FILLED_AT]
+            slots = filled.argsort(dim=-1, stable=True)[:, : int((filled == 0).sum(-1).max())]
+            inputs = inputs.gather(1, slots[..., None].expand(-1, -1, inputs.shape[-1]))
+            commits, right = (labels[some].gather(1, slots) for labels in (self.commits, self.right))
+            yield Batch(inputs, slots, commits, right, self.depth[some])
 
 
 @dataclass

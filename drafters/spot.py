@@ -24,8 +24,8 @@ from suite.decoding.state import MASK, State, fill, masked
 from suite.errors import UserError, first_line
 
 SHIPPED = Path(__file__).parent / "weights"
-FEATURES = STALE_TOKENS + 14
-OPEN_AT, FILLED_AT, ODDS_AT = -10, -8, -3
+FEATURES = STALE_TOKENS + 20
+OPEN_AT, FILLED_AT, ODDS_AT = -13, -11, -3
 """Where the features tell that a position is open, that it was filled before the pass, and the drawn log-odds."""
 RANKS = 2
 TOGETHER = 4
@@ -40,9 +40,11 @@ class Reader:
 
     Of each position that was open in the stale pass: its stale log-probabilities, their entropy, the lead of the first
     over the second, the log-odds of the first (a probability near 1 says little, its distance from 1 much) and its rank
-    in them. Of each state: what is open, what was filled since that pass (what was committed last, and what is drafted)
-    and before it, here and on both sides; the token that the shared noise draws in the step to come: its
-    log-probability, log-odds, lead, and whether it is the most likely one; how far the draft reaches.
+    in them; how much its distribution overlaps with those on both sides, and with any at most (two positions that want
+    the same token wait for each other). Of each state: what is open, what was filled since that pass (what was
+    committed last, and what is drafted) and before it, here and on both sides; how far the draft reaches; how likely
+    the tokens filled since that pass were here, those on both sides and any at most; the token that the shared noise
+    draws in the step to come: its log-probability, log-odds, lead, and whether it is the most likely one.
     """
 
     def __init__(self, view: DraftView, coupled: bool = True) -> None:
@@ -51,37 +53,57 @@ class Reader:
         self._open = torch.tensor([token == MASK for token in view.before])
         logp = F.pad(view.log_probs, (0, STALE_TOKENS - view.log_probs.shape[-1]), value=FLOOR).clamp(min=FLOOR)
         odds = log_odds(logp, torch.zeros(size, 1, dtype=torch.long))
+        self._ids, where = view.token_ids.unique(return_inverse=True)
+        chances = logp[:, : where.shape[-1]].exp() * self._open[:, None]
+        self._chances = logp.new_zeros(size, len(self._ids)).scatter_(-1, where, chances)
         rank = 1 / (1 + (odds[:, None] < odds[None, :]).float().mul(self._open.float()).sum(-1))
         shape = [-(logp.exp() * logp).sum(-1) / 3, (logp[:, 0] - logp[:, 1]) / 8, odds / 8, rank]
+        shape += _about((self._chances.sqrt() @ self._chances.sqrt().T).fill_diagonal_(0))  # Bhattacharyya coefficients
         self._base = torch.cat([1 + logp / 10, torch.stack(shape, -1)], -1) * self._open[:, None]
         self._logp = logp
         self._draws: dict[int, Tensor] = {}
 
     def __call__(self, states: Sequence[State]) -> Tensor:
         """`[n, B, FEATURES]`."""
-        now = torch.tensor(states) == MASK
+        now = (tokens := torch.tensor(states)) == MASK
         drafted = self._open & ~now
         beside = F.pad((~now).float(), (1, 1), value=0.5)
         reach = drafted.sum(-1, keepdim=True).expand_as(now) / 8
-        own = torch.stack([now, drafted, ~self._open.expand_as(now), beside[:, :-2], beside[:, 2:], reach], -1)
-        drawn = torch.stack([self._drawn(len(state) - state.count(MASK)) for state in states]) * now[..., None]
-        return torch.cat([self._base.expand(len(states), -1, -1), own, drawn], -1)
+        own = [now, drafted, ~self._open.expand_as(now), beside[:, :-2], beside[:, 2:], reach]
+        own += _about(self._likely(tokens) * drafted[:, None] * now[..., None])
+        drawn = self._drawn([len(state) - state.count(MASK) for state in states]) * now[..., None]
+        return torch.cat([self._base.expand(len(states), -1, -1), torch.stack(own, -1), drawn], -1)
 
-    def _drawn(self, committed: int) -> Tensor:
-        """Of the token that a step draws: log-probability, log-odds, lead, whether it is the most likely: `[B, 4]`."""
-        if committed not in self._draws:
-            scores, order = self.view.scores(committed, coupled=self.coupled).sort(dim=-1, descending=True, stable=True)
-            first, logp = order[:, :1], self._logp
-            lead = (scores[:, 0] - scores[:, 1]).clamp(max=ODDS).float() / 8
-            parts = [1 + logp.gather(-1, first)[:, 0] / 10, log_odds(logp, first) / 8, lead, first[:, 0] == 0]
-            self._draws[committed] = torch.stack(parts, -1)
-        return self._draws[committed]
+    def _likely(self, tokens: Tensor) -> Tensor:
+        """How likely position i was to hold the token that is at j now, `[n, B (i), B (j)]`."""
+        at = torch.searchsorted(self._ids, tokens).clamp(max=len(self._ids) - 1)
+        return (self._chances[:, at] * (self._ids[at] == tokens)).transpose(0, 1)
+
+    def _drawn(self, committed: Sequence[int]) -> Tensor:
+        """Of the tokens that coming steps draw: log-probability, log-odds, lead, whether it is the most likely:
+        `[n, B, 4]`."""
+        if not self.coupled or self.view.policy.temperature == 0:
+            committed = [0] * len(committed)  # all steps draw alike
+        if new := [n for n in dict.fromkeys(committed) if n not in self._draws]:
+            scores = torch.stack([self.view.scores(n, coupled=self.coupled) for n in new])
+            scores, order = scores.sort(dim=-1, descending=True, stable=True)
+            first, logp = order[..., :1], self._logp.expand(len(new), -1, -1)
+            lead = (scores[..., 0] - scores[..., 1]).clamp(max=ODDS).float() / 8
+            parts = [1 + logp.gather(-1, first)[..., 0] / 10, log_odds(logp, first) / 8, lead, first[..., 0] == 0]
+            self._draws.update(zip(new, torch.stack(parts, -1), strict=True))
+        return torch.stack([self._draws[n] for n in committed])
+
+
+def _about(pairs: Tensor) -> list[Tensor]:
+    """Of what pairs of positions `[..., B, B]` have in common: with the left, with the right, and at most `[..., B]`."""
+    left, right = pairs.diagonal(-1, -2, -1), pairs.diagonal(1, -2, -1)
+    return [F.pad(left, (1, 0)), F.pad(right, (0, 1)), pairs.amax(-1)]
 
 
 def log_odds(logp: Tensor, which: Tensor) -> Tensor:
-    """log(p / (1 - p)) of one token at each position, clamped; `logp` `[B, k]`, `which` `[B, 1]`."""
+    """log(p / (1 - p)) of one token at each position, clamped; `logp` `[..., B, k]`, `which` `[..., B, 1]`."""
     others = logp.scatter(-1, which, -math.inf).logsumexp(-1)
-    return (logp.gather(-1, which)[:, 0] - others).clamp(-ODDS, ODDS)
+    return (logp.gather(-1, which)[..., 0] - others).clamp(-ODDS, ODDS)
 
 
 @dataclass(frozen=True)
@@ -96,20 +118,21 @@ class SpotConfig:
 
 
 class Layer(nn.Module):
-    """One pre-norm encoder layer; every position attends to those of `seen` `[n, 1, 1, L]`, or to all."""
+    """One pre-norm encoder layer; every position attends to those of `seen` `[n, 1, 1, L]`."""
 
-    def __init__(self, config: SpotConfig) -> None:
+    def __init__(self, config: SpotConfig, dropout: float) -> None:
         super().__init__()
-        self.heads = config.heads
+        self.heads, self.dropout = config.heads, nn.Dropout(dropout)
         self.norm, self.norm_2 = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
         self.qkv, self.out = nn.Linear(config.width, 3 * config.width), nn.Linear(config.width, config.width)
         self.up, self.down = nn.Linear(config.width, config.feed_forward), nn.Linear(config.feed_forward, config.width)
 
-    def forward(self, x: Tensor, seen: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, seen: Tensor) -> Tensor:
         n, size, width = x.shape
         q, k, v = self.qkv(self.norm(x)).view(n, size, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        x = x + self.out(F.scaled_dot_product_attention(q, k, v, seen).transpose(1, 2).reshape(n, size, width))
-        update: Tensor = self.down(F.gelu(self.up(self.norm_2(x))))
+        looked = F.scaled_dot_product_attention(q, k, v, seen).transpose(1, 2).reshape(n, size, width)
+        x = x + self.dropout(self.out(looked))
+        update: Tensor = self.dropout(self.down(F.gelu(self.up(self.norm_2(x)))))
         return x + update
 
 
@@ -117,27 +140,24 @@ class SpotNetwork(nn.Module):
     """`[n, L, FEATURES]` to two scores a position `[n, L, 2]`: that it commits next, and that its drawn token is right.
 
     What was filled before the stale pass is not looked at but for the flags beside it, so those positions may be left
-    out; `slots` `[L]` then tells which are there. Scores start from the log-odds of the drawn token: an untrained
-    network drafts as `best-first` does.
+    out; `slots` `[L]` or `[n, L]` then tells which are there. Scores start from the log-odds of the drawn token: an
+    untrained network drafts as `best-first` does. `dropout`: of what a layer adds, in training.
     """
 
-    def __init__(self, config: SpotConfig = SpotConfig()) -> None:
+    def __init__(self, config: SpotConfig = SpotConfig(), dropout: float = 0.0) -> None:
         super().__init__()
         self.config = config
         self.slots = nn.Embedding(config.slots, config.width)
         self.read = nn.Linear(FEATURES, config.width)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.layers = nn.ModuleList(Layer(config, dropout) for _ in range(config.layers))
         self.norm, self.head = nn.LayerNorm(config.width), nn.Linear(config.width, 2)
         nn.init.normal_(self.slots.weight, std=0.02)
         nn.init.zeros_(self.head.weight)
         self.prior = nn.Parameter(torch.tensor([8.0, 4.0]))
 
     def forward(self, x: Tensor, slots: Tensor | None = None) -> Tensor:
-        seen = None
-        if slots is None:
-            slots = torch.arange(x.shape[1])
-            seen = (x[..., FILLED_AT] == 0)[:, None, None]
-        hidden = self.read(x) + self.slots(slots)
+        seen = (x[..., FILLED_AT] == 0)[:, None, None]
+        hidden = self.read(x) + self.slots(torch.arange(x.shape[1]) if slots is None else slots)
         for layer in self.layers:
             hidden = layer(hidden, seen)
         scores: Tensor = self.head(self.norm(hidden)) + self.prior * x[..., ODDS_AT, None]

@@ -10,7 +10,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,17 +18,22 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from drafters.examples import Data, Examples
+from drafters.examples import Batch, Data
 from drafters.spot import OPEN_AT, SpotConfig, SpotNetwork
 from suite.errors import UserError
 
 SAVE_SECONDS = 120
+AT_ONCE = 64
+"""Examples that are scored at once in training, out of a step's; they are the shorter for it."""
+NEVER = -1e4
+"""The score of a position that cannot commit; infinity times a scale has no gradient."""
 
 
 @dataclass(frozen=True)
 class Recipe:
     """All that decides the weights besides the traces. `reach`: steps drafted at most; `decay`: how much rarer each
-    further one is drawn; `token_weight`: of the second loss."""
+    further one is drawn; `token_weight`: of the second loss; `dropout`, weight decay: a network left to itself learns
+    its prompts by heart."""
 
     steps: int = 6000
     batch: int = 256
@@ -37,6 +42,8 @@ class Recipe:
     reach: int = 12
     decay: float = 0.85
     token_weight: float = 0.5
+    dropout: float = 0.1
+    weight_decay: float = 0.01
     seed: int = 0
 
 
@@ -46,8 +53,8 @@ class Training:
     def __init__(self, recipe: Recipe, data: Data, work: Path) -> None:
         self.recipe, self.data, self.work = recipe, data, work
         torch.manual_seed(recipe.seed)
-        self.network = SpotNetwork(SpotConfig())
-        self.optimizer = torch.optim.AdamW(self.network.parameters(), recipe.rate, weight_decay=0.01)
+        self.network = SpotNetwork(SpotConfig(), recipe.dropout)
+        self.optimizer = torch.optim.AdamW(self.network.parameters(), recipe.rate, weight_decay=recipe.weight_decay)
         self.step, self.seconds = 0, 0.0
         self.log: list[dict[str, float]] = []
         work.mkdir(parents=True, exist_ok=True)
@@ -68,18 +75,15 @@ class Training:
             began = time.monotonic()
             rng = random.Random(f"{recipe.seed}/{self.step}")
             part = rng.choices(self.data.train, [len(one.depth) for one in self.data.train])[0]
-            generator = torch.Generator().manual_seed(rng.getrandbits(62))
-            weights = recipe.decay ** part.depth.float()
-            picked = torch.multinomial(weights, recipe.batch, replacement=True, generator=generator)
-            order, token = losses(self.network, part, picked, self.data.sets)
-            loss_now = order + recipe.token_weight * token
+            torch.manual_seed(rng.getrandbits(62))
+            picked = torch.multinomial(recipe.decay ** part.depth.float(), recipe.batch, replacement=True)
             for group in self.optimizer.param_groups:
                 group["lr"] = recipe.rate * _schedule(self.step, recipe)
             self.optimizer.zero_grad()
-            loss_now.backward()  # type: ignore[no-untyped-call]
+            loss_now = sum(self._learn(batch) for batch in part.batches(picked, AT_ONCE))
             torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
             self.optimizer.step()
-            loss = loss_now.item() if math.isnan(loss) else 0.98 * loss + 0.02 * loss_now.item()
+            loss = loss_now if math.isnan(loss) else 0.98 * loss + 0.02 * loss_now
             self.step += 1
             self.seconds += time.monotonic() - began
             if self.step % 250 == 0 or self.step == recipe.steps:
@@ -90,24 +94,43 @@ class Training:
                 saved = time.monotonic()
             tell(self.step, {"loss": loss} | (self.log[-1] if self.log else {}))
 
+    def _learn(self, batch: Batch) -> float:
+        """Add the gradient of some of a step's examples, and give their part of its loss."""
+        order, token = self._scores(batch)
+        right = F.binary_cross_entropy_with_logits(token, batch.right[batch.commits].float())
+        loss = _of_order(order, batch, self.data.sets).mean() + self.recipe.token_weight * right
+        loss = loss * len(batch.depth) / self.recipe.batch
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.item()
+
+    def _scores(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Of what commits next, `[n, L]`, filled positions out of the race; and of the tokens of those that do."""
+        scores = self.network(batch.inputs, batch.slots)
+        return scores[..., 0].masked_fill(batch.inputs[..., OPEN_AT] == 0, NEVER), scores[..., 1][batch.commits]
+
+    def _held_out(self, limit: int = 10**9) -> Iterator[Batch]:
+        """Of every held-out trace, at most `limit` examples of a block size."""
+        self.network.eval()
+        for part in self.data.held_out:
+            some = torch.linspace(0, len(part.depth) - 1, min(limit, len(part.depth))).long()
+            yield from part.batches(some, 1024)
+        self.network.train()
+
     @torch.inference_mode()
     def accuracy(self, limit: int = 4000) -> tuple[float, list[float]]:
         """How often the likeliest position (or set) commits next on held-out prompts: with nothing drafted (claim C7),
         and by steps drafted."""
         hits: Counter[int] = Counter()
         seen: Counter[int] = Counter()
-        for part in self.data.held_out:
-            some = torch.linspace(0, len(part.depth) - 1, min(limit, len(part.depth))).long()  # of every trace
-            inputs, commits, depth = part.inputs[some], part.commits[some], part.depth[some]
-            for rows in torch.split(torch.arange(len(depth)), 512):
-                scores = _open(self.network(inputs[rows].float())[..., 0], inputs[rows])
-                likeliest = F.one_hot(scores.argmax(-1), scores.shape[-1]).bool()
-                if self.data.sets:
-                    likeliest = torch.where((scores > 0).any(-1, keepdim=True), scores > 0, likeliest)
-                hit = (likeliest == commits[rows]).all(-1)
-                for d, right in zip(depth[rows].tolist(), hit.tolist(), strict=True):
-                    seen[d] += 1
-                    hits[d] += right
+        for batch in self._held_out(limit):
+            order, _ = self._scores(batch)
+            likeliest = F.one_hot(order.argmax(-1), order.shape[-1]).bool()
+            if self.data.sets:
+                likeliest = torch.where((order > 0).any(-1, keepdim=True), order > 0, likeliest)
+            hit = (likeliest == batch.commits).all(-1)
+            for d, right in zip(batch.depth.tolist(), hit.tolist(), strict=True):
+                seen[d] += 1
+                hits[d] += right
         by_depth = [hits[d] / seen[d] for d in sorted(seen)]
         return (by_depth[0] if by_depth else math.nan), by_depth
 
@@ -120,23 +143,17 @@ class Training:
         """
         if not self.data.held_out or self.data.sets:  # sets are fitted to each target by its calibration
             return 1.0, 1.0
-        order, token = [], []
-        for part in self.data.held_out:
-            for rows in torch.split(torch.arange(len(part.depth)), 4096):
-                inputs, commits = part.inputs[rows].float(), part.commits[rows]
-                scores = self.network(inputs)
-                weights = self.recipe.decay ** part.depth[rows].float()
-                ranked = _open(scores[..., 0], inputs).clamp(min=-1e4)  # infinity times a scale has no gradient
-                order.append((ranked, commits.int().argmax(-1), weights))
-                token.append((scores[..., 1][commits], part.right[rows][commits].float()))
+        scored = [(batch, *self._scores(batch)) for batch in self._held_out()]
 
         def of_order(x: Tensor) -> Tensor:
-            each = [F.cross_entropy(x * scores, next_, reduction="none") @ weights for scores, next_, weights in order]
-            return torch.stack(each).sum() / sum(len(weights) for *_, weights in order)
+            each = [_of_order(x * order, b, sets=False) @ self.recipe.decay ** b.depth.float() for b, order, _ in scored]
+            return torch.stack(each).sum() / sum(len(b.depth) for b, *_ in scored)
+
+        tokens = torch.cat([token for *_, token in scored])
+        right = torch.cat([b.right[b.commits] for b, *_ in scored]).float()
 
         def of_token(x: Tensor) -> Tensor:
-            each = [F.binary_cross_entropy_with_logits(x * s, right, reduction="sum") for s, right in token]
-            return torch.stack(each).sum() / sum(len(right) for _, right in token)
+            return F.binary_cross_entropy_with_logits(x * tokens, right)
 
         (on_order,), (on_token,) = minimised([1.0], of_order), minimised([1.0], of_token)
         by = torch.tensor([on_order, on_token])
@@ -145,7 +162,6 @@ class Training:
         return on_order, on_token
 
     def export(self, folder: Path, name: str) -> None:
-        self.network.eval()
         tempered = self.temper()
         first, by_depth = self.accuracy(10**9)
         self.network.save_pretrained(folder, _card(name, self, tempered, first, by_depth))
@@ -185,17 +201,12 @@ class Training:
         self.step, self.seconds, self.log = state["step"], state["seconds"], state["log"]
 
 
-def losses(network: SpotNetwork, part: Examples, rows: Tensor, sets: bool) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of what commits (among the open positions; or of each of them), and of its tokens being right."""
-    inputs, commits, right = part.inputs[rows].float(), part.commits[rows], part.right[rows].float()
-    scores = network(inputs)
-    order = _open(scores[..., 0], inputs)
-    token = F.binary_cross_entropy_with_logits(scores[..., 1][commits], right[commits])
+def _of_order(order: Tensor, batch: Batch, sets: bool) -> Tensor:
+    """Cross-entropy `[n]` of what commits: one among the open positions, or (`sets`) of each of them whether."""
     if sets:
-        open_ = inputs[..., OPEN_AT] > 0
-        each = F.binary_cross_entropy_with_logits(order[open_], commits[open_].float(), reduction="sum")
-        return each / len(rows), token
-    return F.cross_entropy(order, commits.int().argmax(-1)), token
+        each = F.binary_cross_entropy_with_logits(order, batch.commits.float(), reduction="none")
+        return (each * (batch.inputs[..., OPEN_AT] > 0)).sum(-1)
+    return F.cross_entropy(order, batch.commits.int().argmax(-1), reduction="none")
 
 
 @torch.enable_grad()
@@ -213,11 +224,6 @@ def minimised(start: Sequence[float], loss: Callable[[Tensor], Tensor]) -> list[
     optimizer.step(closure)  # type: ignore[no-untyped-call]
     found: list[float] = at.tolist()
     return found
-
-
-def _open(scores: Tensor, inputs: Tensor) -> Tensor:
-    """Scores with filled positions out of the race."""
-    return scores.masked_fill(inputs[..., OPEN_AT] == 0, -math.inf)
 
 
 def _schedule(step: int, recipe: Recipe) -> float:
@@ -240,8 +246,8 @@ def _card(name: str, training: Training, tempered: tuple[float, float], first: f
         f"{', '.join(map(str, source['block_sizes']))} (room for {training.network.config.slots}); trace seeds: "
         f"{', '.join(map(str, source['seeds']))}.",
         f"* Training: {training.step} of {recipe.steps} steps of {recipe.batch} examples, AdamW {recipe.rate:g}, "
-        f"cosine decay, up to "
-        f"{recipe.reach} steps drafted, seed {recipe.seed}; {training.seconds / 60:.0f} minutes on a CPU.",
+        f"cosine decay, dropout {recipe.dropout:g}, weight decay {recipe.weight_decay:g}, up to {recipe.reach} steps "
+        f"drafted, seed {recipe.seed}; {training.seconds / 60:.0f} minutes on a CPU.",
         "* Scores: "
         + (
             "fitted to each target by its calibration."
