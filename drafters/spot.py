@@ -25,8 +25,9 @@ from suite.errors import UserError, first_line
 
 SHIPPED = Path(__file__).parent / "weights"
 FEATURES = STALE_TOKENS + 20
-OPEN_AT, FILLED_AT, ODDS_AT = -13, -11, -3
-"""Where the features tell that a position is open, that it was filled before the pass, and the drawn log-odds."""
+LIKE_AT, OPEN_AT, FILLED_AT, HELD_AT, ODDS_AT = -16, -13, -11, -7, -3
+"""Where the features tell what a position has in common with others, that it is open, that it was filled before the
+pass, how likely it was to hold what others hold now, and the drawn log-odds."""
 RANKS = 2
 TOGETHER = 4
 """States that one call of the network scores at most; of more, many would never be asked about."""

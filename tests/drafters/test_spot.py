@@ -15,7 +15,7 @@ from drafters.base import STALE_TOKENS, DraftView
 from drafters.best_first import BestFirst
 from drafters.examples import HELD_OUT, collect, examples
 from drafters.search import best_first
-from drafters.spot import FEATURES, FILLED_AT, OPEN_AT, Reader, Spot, SpotConfig, SpotNetwork
+from drafters.spot import FEATURES, FILLED_AT, HELD_AT, LIKE_AT, OPEN_AT, Reader, Spot, SpotConfig, SpotNetwork
 from drafters.spot_sets import SpotSets, commit_sets, platt
 from drafters.training import Recipe, Training
 from suite import trace
@@ -79,6 +79,23 @@ def test_the_drawn_token_is_the_coupled_one() -> None:
     assert Reader(view, coupled=False)([view.state]).equal(Reader(other, coupled=False)([view.state]))
     cold = views()[0]
     assert Reader(cold)([cold.state]).equal(Reader(replace(cold, seed=9))([cold.state]))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_the_network_sees_which_positions_want_the_same_token(temperature: float) -> None:
+    for view in views(temperature=temperature):
+        chances = torch.zeros(6, 40).scatter_(-1, view.token_ids, view.log_probs.exp())
+        chances[[token != MASK for token in view.before]] = 0  # of those the pass said nothing
+        states = [view.state, *Spot(network=network()).propose(view, 4)]
+        inputs = Reader(view)(states)
+        for state, read in zip(states, inputs, strict=True):
+            for i in masked(view.before):
+                alike = [float((chances[i] * chances[j]).sqrt().sum()) if i != j else 0.0 for j in range(6)]
+                new = [j for j in range(6) if state[j] != MASK and view.before[j] == MASK]
+                held = [float(chances[i, state[j]]) if j in new and state[i] == MASK else 0.0 for j in range(6)]
+                for at, pairs in ((LIKE_AT, alike), (HELD_AT, held)):
+                    beside = [pairs[i - 1] if i > 0 else 0.0, pairs[i + 1] if i < 5 else 0.0]
+                    assert read[i, at : at + 3].tolist() == pytest.approx([*beside, max(pairs)], abs=1e-5)
 
 
 def test_an_untrained_network_drafts_in_the_order_of_best_first() -> None:
@@ -188,6 +205,33 @@ def test_an_interrupted_training_ends_where_an_undisturbed_one_does(tmp_path: Pa
         assert torch.equal(weight, again.network.state_dict()[name]), name
     with pytest.raises(UserError, match="another recipe or other traces"):
         Training(replace(SMALL, rate=1.0), data, tmp_path / "cut")
+
+
+def test_examples_are_scored_alike_with_and_without_what_was_filled(tmp_path: Path) -> None:
+    (part,) = collect([recorded(tmp_path)], SMALL.reach).train
+    made, rows = network(), torch.arange(len(part.depth))
+    whole = {tuple(x.flatten().tolist()): made(x[None])[0] for x in part.inputs.float()}
+    seen = 0
+    for batch in part.batches(rows, 5):
+        assert batch.inputs.shape[1] == int((batch.inputs[..., FILLED_AT] == 0).sum(-1).max())
+        scores = made(batch.inputs, batch.slots)
+        for n, slots in enumerate(batch.slots):
+            found = [full for key, full in whole.items() if torch.tensor(key).view(6, -1)[slots].equal(batch.inputs[n])]
+            open_ = batch.inputs[n, :, FILLED_AT] == 0
+            assert any(torch.allclose(full[slots][open_], scores[n][open_], atol=1e-5) for full in found)
+            assert not batch.commits[n][~open_].any()
+            seen += 1
+    assert seen == len(rows)
+
+
+def test_dropout_is_for_training_alone(tmp_path: Path) -> None:
+    run = Training(SMALL, collect([recorded(tmp_path)], SMALL.reach), tmp_path / "work")
+    inputs = run.data.train[0].inputs[:4].float()
+    run.run()
+    assert not run.network(inputs).equal(run.network(inputs))
+    run.export(tmp_path / "out", "spot")
+    saved = SpotNetwork.from_pretrained(tmp_path / "out")
+    assert saved(inputs).equal(saved(inputs))
 
 
 def test_training_learns_an_order(tmp_path: Path) -> None:
