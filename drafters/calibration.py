@@ -41,8 +41,8 @@ class Calibration:
     """Formulas, best first, and what they were counted on.
 
     `accumulated`: by degree-1 accumulation (Spiffy's choice). `covering`: by greedy coverage. `scale`, `bias`: fit the
-    logits of `spot-sets` to the target. `weights`: the hash of the checkpoint. `prompts`, `passes`: how many were
-    counted, over all tasks. `seeds`: of the noise.
+    logits of `spot-sets` to the target, if its weights are those of the hash `network`. `weights`: the hash of the
+    checkpoint. `prompts`, `passes`: how many were counted, over all tasks. `seeds`: of the noise.
     """
 
     target: str
@@ -58,6 +58,7 @@ class Calibration:
     covering: tuple[Formula, ...]
     scale: float = 1.0
     bias: float = 0.0
+    network: str = ""
     version: int = VERSION
 
     @property
@@ -75,7 +76,7 @@ class Calibration:
 
 def calibrate(traces: "Iterable[tuple[Header, PromptTrace]]") -> Calibration:
     """Raises UserError on traces of evaluation items, of different targets, rules or temperatures, or on none."""
-    from drafters import spot_sets  # which reads calibrations
+    from drafters import spot, spot_sets  # which reads calibrations
 
     traces = list(traces)
     of: set[tuple[str, str, str, float]] = set()
@@ -96,7 +97,10 @@ def calibrate(traces: "Iterable[tuple[Header, PromptTrace]]") -> Calibration:
             f"calibrate on traces of one target, rule and temperature: got {sorted(of)}" if of else "no traces"
         )
     ((target, weights, rule, temperature),) = of
-    scale, bias = spot_sets.fit(traces) if rule != "exact" else (1.0, 0.0)
+    scale, bias, network = 1.0, 0.0, ""
+    if rule != "exact":
+        scale, bias = spot_sets.fit(traces)
+        network = spot.weights_hash(spot_sets.SpotSets.weights)
     return Calibration(
         target=target,
         weights=weights,
@@ -111,6 +115,7 @@ def calibrate(traces: "Iterable[tuple[Header, PromptTrace]]") -> Calibration:
         covering=tuple(cover(paths)),
         scale=scale,
         bias=bias,
+        network=network,
     )
 
 

@@ -45,7 +45,7 @@ class Examples:
     def batches(self, rows: Tensor, size: int) -> Iterator[Batch]:
         """The examples `rows` `[n]`, `size` at a time, those with like many positions together."""
         left = (self.inputs[rows, :, FILLED_AT] == 0).sum(-1)
-        for some in rows[left.argsort(stable=True)].split(size):
+        for some in torch.split(rows[left.argsort(stable=True)], size):
             inputs = self.inputs[some].float()
             filled = inputs[..., FILLED_AT]
             slots = filled.argsort(dim=-1, stable=True)[:, : int((filled == 0).sum(-1).max())]
@@ -109,8 +109,12 @@ def collect(traces: Sequence[Trace], reach: int, progress: Callable[[int, int], 
             made.setdefault((header.block_size, held), []).extend(examples(one, header, reach))
             digest.update(f"{header.weights}{one.prompt_hash}{one.seed}{one.tokens}".encode())
             progress(done := done + 1, total)
-    if not any(not held for _, held in made):
-        raise UserError("no traces to train on; record some of the train split: spotbench record --split train")
+    made = {key: rows for key, rows in made.items() if rows}
+    if {held for _, held in made} != {False, True}:
+        raise UserError(
+            f"too little to train on in {total} prompts, of which one in {HELD_OUT} is held out; record more of the "
+            "train split: spotbench record --split train"
+        )
     headers = [trace.header for trace in traces]
     source = {
         "targets": sorted({h.target for h in headers}),

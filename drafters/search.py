@@ -29,8 +29,7 @@ def best_first(root: State, rows: int, children: Children, together: int = 1) ->
             break
         if state not in known:
             waiting = [s for chance, s in heapq.nsmallest(2 * together, heap) if s not in known and s not in named]
-            left = rows + 1 - len(named)  # states still to be asked about, this one among them
-            asked = [state, *dict.fromkeys(waiting)][: min(together, left)]
+            asked = [state, *dict.fromkeys(waiting)][:together]  # whatever `rows` is: fewer are the first of more
             known.update(zip(asked, children(asked), strict=True))
         for child, chance in known[state]:
             if child not in named:

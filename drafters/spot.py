@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from drafters.base import STALE_TOKENS, Choice, Drafter, DrafterCard, DraftView, register
 from drafters.search import best_first
+from suite.decoding.policy import Policy
 from suite.decoding.state import MASK, State, fill, masked
 from suite.errors import UserError, first_line
 
@@ -54,7 +55,7 @@ class Reader:
         self._open = torch.tensor([token == MASK for token in view.before])
         logp = F.pad(view.log_probs, (0, STALE_TOKENS - view.log_probs.shape[-1]), value=FLOOR).clamp(min=FLOOR)
         odds = log_odds(logp, torch.zeros(size, 1, dtype=torch.long))
-        self._ids, where = view.token_ids.unique(return_inverse=True)
+        self._ids, where = torch.unique(view.token_ids, return_inverse=True)
         chances = logp[:, : where.shape[-1]].exp() * self._open[:, None]
         self._chances = logp.new_zeros(size, len(self._ids)).scatter_(-1, where, chances)
         rank = 1 / (1 + (odds[:, None] < odds[None, :]).float().mul(self._open.float()).sum(-1))
@@ -78,7 +79,8 @@ class Reader:
     def _likely(self, tokens: Tensor) -> Tensor:
         """How likely position i was to hold the token that is at j now, `[n, B (i), B (j)]`."""
         at = torch.searchsorted(self._ids, tokens).clamp(max=len(self._ids) - 1)
-        return (self._chances[:, at] * (self._ids[at] == tokens)).transpose(0, 1)
+        likely: Tensor = self._chances[:, at] * (self._ids[at] == tokens)
+        return likely.transpose(0, 1)
 
     def _drawn(self, committed: Sequence[int]) -> Tensor:
         """Of the tokens that coming steps draw: log-probability, log-odds, lead, whether it is the most likely:
@@ -96,13 +98,13 @@ class Reader:
 
 
 def _about(pairs: Tensor) -> list[Tensor]:
-    """Of what pairs of positions `[..., B, B]` have in common: with the left, with the right, and at most `[..., B]`."""
+    """Of what two positions have in common, `[..., B, B]`: with the left, with the right, and at most; `[..., B]`."""
     left, right = pairs.diagonal(-1, -2, -1), pairs.diagonal(1, -2, -1)
     return [F.pad(left, (1, 0)), F.pad(right, (0, 1)), pairs.amax(-1)]
 
 
 def log_odds(logp: Tensor, which: Tensor) -> Tensor:
-    """log(p / (1 - p)) of one token at each position, clamped; `logp` `[..., B, k]`, `which` `[..., B, 1]`."""
+    """log(p / rest of the top k) of a token at each position, clamped; `logp` `[..., B, k]`, `which` `[..., B, 1]`."""
     others = logp.scatter(-1, which, -math.inf).logsumexp(-1)
     return (logp.gather(-1, which)[..., 0] - others).clamp(-ODDS, ODDS)
 
@@ -142,7 +144,7 @@ class SpotNetwork(nn.Module):
 
     What was filled before the stale pass is not looked at but for the flags beside it, so those positions may be left
     out; `slots` `[L]` or `[n, L]` then tells which are there. Scores start from the log-odds of the drawn token: an
-    untrained network drafts as `best-first` does. `dropout`: of what a layer adds, in training.
+    untrained network orders positions as `best-first` does. `dropout`: of what a layer adds, in training.
     """
 
     def __init__(self, config: SpotConfig = SpotConfig(), dropout: float = 0.0) -> None:
@@ -184,6 +186,10 @@ class SpotNetwork(nn.Module):
         return network.eval()
 
 
+def weights_hash(folder: Path) -> str:
+    return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()[:16]
+
+
 @cache
 def network_of(folder: Path) -> SpotNetwork:
     return SpotNetwork.from_pretrained(folder)
@@ -202,6 +208,10 @@ class Spot(Drafter):
         if not coupled:
             self.name += "-uncoupled"
 
+    def attach(self, target: str, policy: Policy) -> None:
+        if policy.block_size > (most := self.network.config.slots):
+            raise UserError(f"{self.name} drafts blocks of up to {most} positions; {target} has {policy.block_size}")
+
     def propose(self, view: DraftView, rows: int) -> list[State]:
         reader = Reader(view, self.coupled)
         return best_first(view.state, rows, lambda states: self._children(reader, states), TOGETHER)
@@ -212,11 +222,11 @@ class Spot(Drafter):
         try:
             source = json.loads((self.weights / "training.json").read_text(encoding="utf-8"))["source"]
             home, tasks = ", ".join(source["targets"]), tuple(source["tasks"])
-            weights = (self.weights / "model.safetensors").read_bytes()
+            weights = weights_hash(self.weights)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{self.weights}: does not say what it was trained on ({first_line(error)})") from error
         # training reads traces of the train split, and refuses others
-        return DrafterCard("learned", parameters, home, tasks, "train", hashlib.sha256(weights).hexdigest()[:16])
+        return DrafterCard("learned", parameters, home, tasks, "train", weights)
 
     @torch.inference_mode()
     def _children(self, reader: Reader, states: Sequence[State]) -> list[list[tuple[State, float]]]:

@@ -12,9 +12,10 @@ from torch import Tensor
 from drafters import calibration
 from drafters.base import Choice, DrafterCard, register
 from drafters.calibration import Calibration
-from drafters.spot import OPEN_AT, SHIPPED, Spot, SpotNetwork, network_of
+from drafters.spot import OPEN_AT, SHIPPED, Spot, SpotNetwork, network_of, weights_hash
 from suite.decoding.policy import Policy
 from suite.decoding.state import State, fill
+from suite.errors import UserError
 
 if TYPE_CHECKING:  # suite.trace replays drafters, hence imports them
     from suite.trace import Header, PromptTrace
@@ -42,7 +43,13 @@ class SpotSets(Spot):
         self.calibration: Calibration | None = None
 
     def attach(self, target: str, policy: Policy) -> None:
+        super().attach(target, policy)
         self.calibration = calibration.find(target, policy)
+        if self.calibration.network != weights_hash(self.weights):
+            raise UserError(
+                f"the calibration of {target} for {policy.rule} fits other weights of spot-sets; "
+                f"spotbench calibrate --target {target} --rule '{policy.rule}' makes it anew"
+            )
         self.scale, self.bias = self.calibration.scale, self.calibration.bias
 
     def card(self) -> DrafterCard:
@@ -99,7 +106,10 @@ def commit_sets(logits: Sequence[float], count: int) -> Iterator[tuple[list[int]
 
 @torch.no_grad()
 def _logits(traces: "Iterable[tuple[Header, PromptTrace]]", network: SpotNetwork) -> tuple[Tensor, Tensor]:
-    """Of every open position of some traces: the network's logit, and whether the next step committed it."""
+    """Of every open position of some traces: the network's logit, and whether the next step committed it.
+
+    Raises UserError where no block has two steps.
+    """
     from drafters.examples import examples  # which reads traces, and these replay drafters
 
     logits, commits = [], []
@@ -108,6 +118,8 @@ def _logits(traces: "Iterable[tuple[Header, PromptTrace]]", network: SpotNetwork
             open_ = inputs[..., OPEN_AT] > 0
             logits.append(network(inputs.float())[..., 0][open_])
             commits.append(committed[open_])
+    if not logits:
+        raise UserError("nothing to fit spot-sets to: no block of these traces takes two steps; take more prompts")
     return torch.cat(logits), torch.cat(commits)
 
 
@@ -121,8 +133,7 @@ def platt(logits: Tensor, commits: Tensor) -> tuple[float, float]:
     from drafters.training import minimised
 
     def loss(at: Tensor) -> Tensor:
-        likely = torch.nn.functional.binary_cross_entropy_with_logits(at[0] * logits + at[1], commits.float())
-        return likely + 1e-3 * ((at[0] - 1) ** 2 + at[1] ** 2)  # what is separable has no finite fit
+        return torch.nn.functional.binary_cross_entropy_with_logits(at[0] * logits + at[1], commits.float())
 
     scale, bias = minimised([1.0, 0.0], loss)
     return scale, bias

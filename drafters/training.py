@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from drafters.examples import Batch, Data
-from drafters.spot import OPEN_AT, SpotConfig, SpotNetwork
+from drafters.spot import FEATURES, OPEN_AT, SpotConfig, SpotNetwork
 from suite.errors import UserError
 
 SAVE_SECONDS = 120
@@ -52,11 +52,14 @@ class Training:
 
     def __init__(self, recipe: Recipe, data: Data, work: Path) -> None:
         self.recipe, self.data, self.work = recipe, data, work
+        if (longest := max(data.source["block_sizes"])) > SpotConfig.slots:
+            raise UserError(f"blocks of {longest} positions; the network has room for {SpotConfig.slots}")
         torch.manual_seed(recipe.seed)
         self.network = SpotNetwork(SpotConfig(), recipe.dropout)
         self.optimizer = torch.optim.AdamW(self.network.parameters(), recipe.rate, weight_decay=recipe.weight_decay)
-        self.step, self.seconds = 0, 0.0
+        self.step, self.seconds, self.loss = 0, 0.0, math.nan
         self.log: list[dict[str, float]] = []
+        self._of = {"recipe": asdict(recipe), "data": data.source.get("data", ""), "features": FEATURES}
         work.mkdir(parents=True, exist_ok=True)
         if (work / "state.pt").exists():
             self._load()
@@ -70,36 +73,39 @@ class Training:
         recipe, saved = self.recipe, time.monotonic()
         for entry in self.log:
             note(entry)
-        loss = math.nan
         while self.step < recipe.steps:
             began = time.monotonic()
+            self.network.train()
             rng = random.Random(f"{recipe.seed}/{self.step}")
             part = rng.choices(self.data.train, [len(one.depth) for one in self.data.train])[0]
             torch.manual_seed(rng.getrandbits(62))
-            picked = torch.multinomial(recipe.decay ** part.depth.float(), recipe.batch, replacement=True)
+            picked = _draw(recipe.decay ** part.depth.double(), recipe.batch)
+            tokens = int(part.commits[picked].sum())
             for group in self.optimizer.param_groups:
                 group["lr"] = recipe.rate * _schedule(self.step, recipe)
             self.optimizer.zero_grad()
-            loss_now = sum(self._learn(batch) for batch in part.batches(picked, AT_ONCE))
+            loss_now = sum(self._learn(batch, tokens) for batch in part.batches(picked, AT_ONCE))
             torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
             self.optimizer.step()
-            loss = loss_now if math.isnan(loss) else 0.98 * loss + 0.02 * loss_now
+            self.loss = loss_now if math.isnan(self.loss) else 0.98 * self.loss + 0.02 * loss_now
             self.step += 1
             self.seconds += time.monotonic() - began
             if self.step % 250 == 0 or self.step == recipe.steps:
-                self.log.append({"step": self.step, "loss": round(loss, 4), "accuracy": round(self.accuracy()[0], 4)})
+                accuracy, _ = self.accuracy(4000)
+                self.log.append({"step": self.step, "loss": round(self.loss, 4), "accuracy": round(accuracy, 4)})
                 note(self.log[-1])
             if time.monotonic() - saved > SAVE_SECONDS or self.step == recipe.steps:
                 self._save()
                 saved = time.monotonic()
-            tell(self.step, {"loss": loss} | (self.log[-1] if self.log else {}))
+            tell(self.step, {"loss": self.loss} | (self.log[-1] if self.log else {}))
 
-    def _learn(self, batch: Batch) -> float:
-        """Add the gradient of some of a step's examples, and give their part of its loss."""
+    def _learn(self, batch: Batch, tokens: int) -> float:
+        """Add the gradient of some of a step's examples, and give their part of its loss; `tokens` commit in all."""
         order, token = self._scores(batch)
-        right = F.binary_cross_entropy_with_logits(token, batch.right[batch.commits].float())
-        loss = _of_order(order, batch, self.data.sets).mean() + self.recipe.token_weight * right
-        loss = loss * len(batch.depth) / self.recipe.batch
+        right = batch.right[batch.commits].float()
+        loss = _of_order(order, batch.commits, self.data.sets).sum() / self.recipe.batch
+        of_tokens = F.binary_cross_entropy_with_logits(token, right, reduction="sum") / tokens
+        loss = loss + self.recipe.token_weight * of_tokens
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.item()
 
@@ -110,18 +116,17 @@ class Training:
 
     def _held_out(self, limit: int = 10**9) -> Iterator[Batch]:
         """Of every held-out trace, at most `limit` examples of a block size."""
-        self.network.eval()
         for part in self.data.held_out:
             some = torch.linspace(0, len(part.depth) - 1, min(limit, len(part.depth))).long()
             yield from part.batches(some, 1024)
-        self.network.train()
 
     @torch.inference_mode()
-    def accuracy(self, limit: int = 4000) -> tuple[float, list[float]]:
+    def accuracy(self, limit: int = 10**9) -> tuple[float, list[float]]:
         """How often the likeliest position (or set) commits next on held-out prompts: with nothing drafted (claim C7),
         and by steps drafted."""
         hits: Counter[int] = Counter()
         seen: Counter[int] = Counter()
+        self.network.eval()
         for batch in self._held_out(limit):
             order, _ = self._scores(batch)
             likeliest = F.one_hot(order.argmax(-1), order.shape[-1]).bool()
@@ -132,7 +137,7 @@ class Training:
                 seen[d] += 1
                 hits[d] += right
         by_depth = [hits[d] / seen[d] for d in sorted(seen)]
-        return (by_depth[0] if by_depth else math.nan), by_depth
+        return by_depth[0], by_depth
 
     @torch.no_grad()
     def temper(self) -> tuple[float, float]:
@@ -141,16 +146,21 @@ class Training:
         A network is too sure of what it learned by heart (temperature scaling, arXiv 1706.04599), and a search that
         believes it looks too little beside its first guess.
         """
-        if not self.data.held_out or self.data.sets:  # sets are fitted to each target by its calibration
+        if self.data.sets:  # fitted to each target by its calibration
             return 1.0, 1.0
-        scored = [(batch, *self._scores(batch)) for batch in self._held_out()]
+        self.network.eval()
+        scored, chances, labels = [], [], []
+        for batch in self._held_out():
+            order, token = self._scores(batch)
+            scored.append((order, batch.commits, self.recipe.decay ** batch.depth.float()))
+            chances.append(token)
+            labels.append(batch.right[batch.commits].float())
+
+        tokens, right = torch.cat(chances), torch.cat(labels)
 
         def of_order(x: Tensor) -> Tensor:
-            each = [_of_order(x * order, b, sets=False) @ self.recipe.decay ** b.depth.float() for b, order, _ in scored]
-            return torch.stack(each).sum() / sum(len(b.depth) for b, *_ in scored)
-
-        tokens = torch.cat([token for *_, token in scored])
-        right = torch.cat([b.right[b.commits] for b, *_ in scored]).float()
+            losses = [_of_order(x * order, commits, sets=False) @ weights for order, commits, weights in scored]
+            return torch.stack(losses).sum() / sum(len(weights) for *_, weights in scored)
 
         def of_token(x: Tensor) -> Tensor:
             return F.binary_cross_entropy_with_logits(x * tokens, right)
@@ -163,7 +173,7 @@ class Training:
 
     def export(self, folder: Path, name: str) -> None:
         tempered = self.temper()
-        first, by_depth = self.accuracy(10**9)
+        first, by_depth = self.accuracy()
         self.network.save_pretrained(folder, _card(name, self, tempered, first, by_depth))
         record = {
             "recipe": asdict(self.recipe),
@@ -179,9 +189,9 @@ class Training:
 
     def _save(self) -> None:
         state = {
-            "recipe": asdict(self.recipe),
-            "data": self.data.source.get("data", ""),
+            "of": self._of,
             "step": self.step,
+            "loss": self.loss,
             "seconds": self.seconds,
             "log": self.log,
             "network": self.network.state_dict(),
@@ -192,32 +202,37 @@ class Training:
 
     def _load(self) -> None:
         state = torch.load(self.work / "state.pt", weights_only=True)
-        if (state["recipe"], state["data"]) != (asdict(self.recipe), self.data.source.get("data", "")):
-            raise UserError(
-                f"{self.work}/state.pt was trained with another recipe or other traces; name another --work"
-            )
+        if state.get("of") != self._of:
+            raise UserError(f"{self.work}/state.pt was trained with another recipe or other traces; name another --out")
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.step, self.seconds, self.log = state["step"], state["seconds"], state["log"]
+        self.step, self.seconds, self.loss, self.log = (state[key] for key in ("step", "seconds", "loss", "log"))
 
 
-def _of_order(order: Tensor, batch: Batch, sets: bool) -> Tensor:
-    """Cross-entropy `[n]` of what commits: one among the open positions, or (`sets`) of each of them whether."""
+def _draw(weights: Tensor, count: int) -> Tensor:
+    """Rows drawn in proportion to float64 weights `[n]`, with replacement; `multinomial` takes at most 2^24 rows."""
+    up_to = weights.cumsum(0)
+    drawn = torch.searchsorted(up_to, torch.rand(count, dtype=torch.float64) * up_to[-1], right=True)
+    return drawn.clamp(max=len(weights) - 1)
+
+
+def _of_order(order: Tensor, commits: Tensor, sets: bool) -> Tensor:
+    """Cross-entropy `[n]` of what commits: one among the open positions, or (`sets`) of each position whether."""
     if sets:
-        each = F.binary_cross_entropy_with_logits(order, batch.commits.float(), reduction="none")
-        return (each * (batch.inputs[..., OPEN_AT] > 0)).sum(-1)
-    return F.cross_entropy(order, batch.commits.int().argmax(-1), reduction="none")
+        return F.binary_cross_entropy_with_logits(order, commits.float(), reduction="none").sum(-1)
+    return F.cross_entropy(order, commits.int().argmax(-1), reduction="none")
 
 
 @torch.enable_grad()
 def minimised(start: Sequence[float], loss: Callable[[Tensor], Tensor]) -> list[float]:
-    """Where a smooth loss of a few numbers is least."""
+    """Where a smooth loss of a few numbers is least, near the start where it tells little: what is separable has no
+    finite fit."""
     at = torch.tensor(start, requires_grad=True)
     optimizer = torch.optim.LBFGS([at], max_iter=200, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:
         optimizer.zero_grad()
-        value = loss(at)
+        value = loss(at) + 1e-5 * (at - torch.tensor(start)).square().sum()
         value.backward()  # type: ignore[no-untyped-call]
         return value
 

@@ -11,15 +11,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drafters import spot_sets
 from drafters.base import STALE_TOKENS, DraftView
 from drafters.best_first import BestFirst
+from drafters.calibration import calibrate, write
 from drafters.examples import HELD_OUT, collect, examples
 from drafters.search import best_first
 from drafters.spot import FEATURES, FILLED_AT, HELD_AT, LIKE_AT, OPEN_AT, Reader, Spot, SpotConfig, SpotNetwork
 from drafters.spot_sets import SpotSets, commit_sets, platt
-from drafters.training import Recipe, Training
+from drafters.training import Recipe, Training, _draw
 from suite import trace
 from suite.decoding.decode import decode
+from suite.decoding.policy import Policy
 from suite.decoding.state import MASK, State, masked
 from suite.errors import UserError
 from suite.trace import Trace
@@ -228,6 +231,7 @@ def test_dropout_is_for_training_alone(tmp_path: Path) -> None:
     run = Training(SMALL, collect([recorded(tmp_path)], SMALL.reach), tmp_path / "work")
     inputs = run.data.train[0].inputs[:4].float()
     run.run()
+    run.network.train()
     assert not run.network(inputs).equal(run.network(inputs))
     run.export(tmp_path / "out", "spot")
     saved = SpotNetwork.from_pretrained(tmp_path / "out")
@@ -277,8 +281,51 @@ def test_evaluation_prompts_are_never_trained_on(tmp_path: Path) -> None:
         collect([recorded(tmp_path, "test")], SMALL.reach)
     with pytest.raises(UserError, match="train on one rule"):
         collect([recorded(tmp_path), recorded(tmp_path, rule="threshold(0.5)")], SMALL.reach)
-    with pytest.raises(UserError, match="no traces to train on"):
+    with pytest.raises(UserError, match="too little to train on in 0 prompts"):
         collect([], SMALL.reach)
+
+
+@pytest.mark.parametrize("rule", ["exact", "threshold(0.0001)"])
+def test_traces_that_teach_nothing_are_refused_in_a_line(tmp_path: Path, rule: str) -> None:
+    made = recorded(tmp_path, rule=rule, prompts=2 if rule == "exact" else 12)
+    with pytest.raises(UserError, match="too little to train on in 1?2 prompts, of which one in 10 is held out"):
+        collect([made], SMALL.reach)
+    if rule != "exact":
+        with pytest.raises(UserError, match="no block of these traces takes two steps"):
+            spot_sets.fit([(made.header, made.read(n)) for n in made.doc_ids()], network())
+
+
+def test_examples_are_drawn_by_their_weights(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    weights = torch.tensor([0.0, 1.0, 3.0, 0.0], dtype=torch.float64)
+    drawn = _draw(weights, 8000).bincount(minlength=4)
+    assert drawn[[0, 3]].tolist() == [0, 0]
+    assert drawn[2] / drawn[1] == pytest.approx(3, rel=0.1)
+
+
+def test_a_block_without_room_is_refused(tmp_path: Path) -> None:
+    drafter = Spot(network=network())
+    drafter.attach("toy", Policy(block_size=8, max_new_tokens=8))
+    with pytest.raises(UserError, match="spot drafts blocks of up to 8 positions; toy has 9"):
+        drafter.attach("toy", Policy(block_size=9, max_new_tokens=9))
+    data = collect([recorded(tmp_path)], SMALL.reach)
+    data.source["block_sizes"] = [6, 65]
+    with pytest.raises(UserError, match="blocks of 65 positions; the network has room for 64"):
+        Training(SMALL, data, tmp_path / "work")
+
+
+def test_a_calibration_is_of_the_weights_it_was_fitted_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = recorded(tmp_path, rule="threshold(0.5)")
+    monkeypatch.setattr(spot_sets, "network_of", lambda folder: network())
+    fitted = calibrate([(made.header, made.read(n)) for n in made.doc_ids()])
+    monkeypatch.setenv("SPOTBENCH_CALIBRATIONS", str(tmp_path))
+    write(fitted, tmp_path)
+    drafter = SpotSets(network=network())
+    drafter.attach("toy", made.header.policy)
+    assert (drafter.scale, drafter.bias) == (fitted.scale, fitted.bias)
+    write(replace(fitted, network="another"), tmp_path)
+    with pytest.raises(UserError, match=r"fits other weights of spot-sets; spotbench calibrate --target toy"):
+        drafter.attach("toy", made.header.policy)
 
 
 def test_held_out_prompts_are_held_out(tmp_path: Path) -> None:
