@@ -116,6 +116,7 @@ def train(
     rule: str = "",
     traces: Traces = RECORDED,
     steps: int = 6000,
+    dropout: Annotated[float, typer.Option(min=0.0, max=0.9, help="Of what a layer adds.")] = 0.1,
     seed: int = 0,
     wandb: Annotated[
         bool,
@@ -134,7 +135,7 @@ def train(
     if drafter not in ("spot", "spot-sets"):
         raise UserError(f"nothing to train for {drafter!r}; say spot or spot-sets")
     rule = rule or ("exact" if drafter == "spot" else "threshold(0.9)")
-    recipe = training.Recipe(steps=steps, seed=seed)
+    recipe = training.Recipe(steps=steps, dropout=dropout, seed=seed)
     with telling("train", 2) as begin:
         tell = begin(0, 0)
         found = find(traces, target, "train", rule)
