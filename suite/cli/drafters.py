@@ -116,7 +116,7 @@ def train(
     rule: str = "",
     traces: Traces = RECORDED,
     steps: int = 6000,
-    dropout: Annotated[float, typer.Option(min=0.0, max=0.9, help="Of what a layer adds.")] = 0.1,
+    dropout: Annotated[float, typer.Option(min=0.0, max=0.9, help="Of what a layer adds.")] = 0.0,
     seed: int = 0,
     wandb: Annotated[
         bool,

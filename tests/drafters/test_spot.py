@@ -29,7 +29,7 @@ from suite.trace import Trace
 from tests.suite.test_trace import CELL, TASK, made_header, request
 from tests.toy import ToyTarget
 
-SMALL = Recipe(steps=6, batch=8, warm_up=2)
+SMALL = Recipe(steps=6, batch=8, warm_up=2, dropout=0.1)
 
 
 def network(seed: int = 0) -> SpotNetwork:
