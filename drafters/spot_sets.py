@@ -45,7 +45,8 @@ class SpotSets(Spot):
     def attach(self, target: str, policy: Policy) -> None:
         super().attach(target, policy)
         self.calibration = calibration.find(target, policy)
-        if self.calibration.network != weights_hash(self.weights):
+        fitted = str(policy.rule) != "exact"  # which commits one position a step: nothing to fit
+        if fitted and self.calibration.network != weights_hash(self.weights):
             raise UserError(
                 f"the calibration of {target} for {policy.rule} fits other weights of spot-sets; "
                 f"spotbench calibrate --target {target} --rule '{policy.rule}' makes it anew"

@@ -326,6 +326,10 @@ def test_a_calibration_is_of_the_weights_it_was_fitted_with(tmp_path: Path, monk
     write(replace(fitted, network="another"), tmp_path)
     with pytest.raises(UserError, match=r"fits other weights of spot-sets; spotbench calibrate --target toy"):
         drafter.attach("toy", made.header.policy)
+    plain = recorded(tmp_path / "exact")
+    write(calibrate([(plain.header, plain.read(n)) for n in plain.doc_ids()]), tmp_path)
+    drafter.attach("toy", plain.header.policy)
+    assert (drafter.scale, drafter.bias) == (1.0, 0.0)
 
 
 def test_held_out_prompts_are_held_out(tmp_path: Path) -> None:
