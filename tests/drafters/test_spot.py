@@ -295,7 +295,7 @@ def test_traces_that_teach_nothing_are_refused_in_a_line(tmp_path: Path, rule: s
             spot_sets.fit([(made.header, made.read(n)) for n in made.doc_ids()], network())
 
 
-def test_examples_are_drawn_by_their_weights(tmp_path: Path) -> None:
+def test_examples_are_drawn_by_their_weights() -> None:
     torch.manual_seed(0)
     weights = torch.tensor([0.0, 1.0, 3.0, 0.0], dtype=torch.float64)
     drawn = _draw(weights, 8000).bincount(minlength=4)
